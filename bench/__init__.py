@@ -1,0 +1,1 @@
+"""What docmill claims about speed, measured beside its peers in one run."""

@@ -1,0 +1,1 @@
+"""docmill's client: submit documents, read answers."""

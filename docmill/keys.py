@@ -1,0 +1,106 @@
+"""Every Redis key docmill uses, in one place.
+
+All keys of a shard carry the hash tag `{dm:<namespace>:<shard>}`, so that a shard is one cluster
+slot and a Lua script may touch any of its keys. `lua/_lib.lua` builds the same names from the
+shard's prefix; `tests/unit/docmill/test_keys.py` holds the two together. May import nothing but the
+standard library.
+"""
+
+from dataclasses import dataclass
+
+#: The one consumer group on every stream that workers share.
+GROUP = "workers"
+
+#: Tiers in the order in which they are served.
+TIERS = ("interactive", "batch")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one shard.
+
+    Stream entries and their lifetimes are described in docs/wire-format.md.
+    """
+
+    namespace: str = "default"
+    shard: int = 0
+
+    @property
+    def prefix(self) -> str:
+        """The shard's prefix; scripts get it as `KEYS[1]`."""
+        return f"{{dm:{self.namespace}:{self.shard}}}"
+
+    def intake(self, tier: str) -> str:
+        """Stream: documents as submitted, waiting for preprocessing."""
+        return f"{self.prefix}:intake:{tier}"
+
+    def ready(self, model_version: str, tier: str, bucket: int) -> str:
+        """Stream: prepared documents of one model version, tier and length bucket."""
+        return f"{self.prefix}:ready:{model_version}:{tier}:{bucket}"
+
+    def job(self, job_id: str) -> str:
+        """Hash: the job's counters and state."""
+        return f"{self.prefix}:job:{job_id}"
+
+    def custom_ids(self, job_id: str) -> str:
+        """Set: custom ids already accepted by the job."""
+        return f"{self.prefix}:job:{job_id}:ids"
+
+    def specs(self, job_id: str) -> str:
+        """Hash: digest -> request spec, what all documents with that digest are asked."""
+        return f"{self.prefix}:job:{job_id}:specs"
+
+    def results(self, job_id: str) -> str:
+        """Stream: one entry per finished document, in completion order."""
+        return f"{self.prefix}:job:{job_id}:results"
+
+    @property
+    def jobs(self) -> str:
+        """Sorted set: job ids by the time they were opened."""
+        return f"{self.prefix}:jobs"
+
+    @property
+    def backlog(self) -> str:
+        """Hash: `docs` and `bytes` accepted and not yet finished, with their limits."""
+        return f"{self.prefix}:backlog"
+
+    @property
+    def running(self) -> str:
+        """Sorted set: request ids in an engine now, by start time."""
+        return f"{self.prefix}:running"
+
+    @property
+    def dead(self) -> str:
+        """Stream: entries given up, with all their fields."""
+        return f"{self.prefix}:dead"
+
+    def leader(self, fingerprint: str) -> str:
+        """String: the request id that is computing this fingerprint."""
+        return f"{self.prefix}:lead:{fingerprint}"
+
+    def followers(self, fingerprint: str) -> str:
+        """List: those waiting for the leader, six items each; see lua/_lib.lua."""
+        return f"{self.prefix}:followers:{fingerprint}"
+
+    def cached_result(self, fingerprint: str) -> str:
+        """String with expiry: the result body for this fingerprint."""
+        return f"{self.prefix}:result:{fingerprint}"
+
+    def heartbeat(self, consumer: str) -> str:
+        """String with expiry: present while the consumer lives."""
+        return f"{self.prefix}:heartbeat:{consumer}"
+
+    @property
+    def consumers(self) -> str:
+        """Hash: consumer -> what it is and does (JSON), removed when it is gone."""
+        return f"{self.prefix}:consumers"
+
+    @property
+    def models(self) -> str:
+        """Hash: model version -> name, context length and bucket bounds (msgpack)."""
+        return f"{self.prefix}:models"
+
+    @property
+    def reaper(self) -> str:
+        """String with expiry: the reaper that leads this shard."""
+        return f"{self.prefix}:reaper"

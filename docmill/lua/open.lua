@@ -1,0 +1,15 @@
+-- Opens a job, or comes back to one. Returns 'OK', or 'CANCELLED' when it takes no more documents.
+-- ARGV: job id, result_ttl_s, meta (msgpack: what the caller named it), digest, spec, [digest, spec ...]
+local job = ARGV[1]
+if is_cancelled(job) then return 'CANCELLED' end
+if redis.call('HSETNX', k_job(job), 'created_at', now_s()) == 1 then
+  redis.call('HSET', k_job(job), 'meta', ARGV[3])
+  redis.call('ZADD', P .. ':jobs', now_s(), job)
+end
+redis.call('HSET', k_job(job), 'result_ttl_s', ARGV[2], 'sealed', 0)
+redis.call('HDEL', k_job(job), 'finished_at')
+for at = 4, #ARGV, 2 do redis.call('HSETNX', k_specs(job), ARGV[at], ARGV[at + 1]) end
+for _, key in ipairs({k_job(job), k_ids(job), k_specs(job), k_results(job)}) do
+  redis.call('PERSIST', key)
+end
+return 'OK'

@@ -1,0 +1,1 @@
+"""Model execution: batches and rows, no jobs and no queues."""

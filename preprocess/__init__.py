@@ -1,0 +1,1 @@
+"""Pure document preparation: checks, templates, tokens, truncation, fingerprints."""

@@ -1,0 +1,1 @@
+"""The service's processes: streams, batching, supervision, the control plane."""

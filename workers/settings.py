@@ -1,0 +1,151 @@
+"""The service's configuration: the only module that reads the environment.
+
+Every setting is an environment variable `DOCMILL_<NAME>`; command-line options of the entry points
+override it. All problems are reported at once, and a `DOCMILL_*` name that is not a setting is
+refused, because a typing error must not silently keep a default. `docs/configuration.md` is
+generated from the model. Does no I/O.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from docmill.errors import ConfigError
+
+PREFIX = "DOCMILL_"
+
+
+class Settings(BaseSettings):
+    """Everything an operator may set; units are in the names."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    redis_url: SecretStr | None = Field(
+        None, description="Redis to use; without it the service starts one of its own."
+    )
+    namespace: str = Field(
+        "default",
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        description="Separates installations that share one Redis.",
+    )
+    model: str = Field(
+        "smollm2-135m",
+        description="A model directory, a hub name, or `smollm2-135m` (set up on first use).",
+    )
+    model_name: str | None = Field(None, description="Name the model is served under.")
+    engine: Literal["torch", "fake"] = Field(
+        "torch", description="`fake` answers without a model, for tests and throughput checks."
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto",
+        description="Number format of weights and KV; `auto`: the fastest that is sound here.",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the model runs.")
+    threads: int | None = Field(None, ge=1, le=1024, description="CPU threads of the engine.")
+    max_rows: int = Field(32, ge=1, le=4096, description="Rows in one running batch.")
+    max_batch_tokens: int = Field(
+        65_536, ge=256, description="Prompt plus output tokens over all rows of a batch."
+    )
+    max_context_len: int | None = Field(
+        None, ge=16, description="Serve at most this many tokens per document; absent: the model's."
+    )
+    bucket_bounds: tuple[int, ...] = Field(
+        (4096, 32_768),
+        description="Upper prompt lengths of the length buckets, in tokens; one more is open.",
+    )
+    max_document_bytes: int = Field(
+        16 * 1024 * 1024, ge=1024, description="Larger documents are refused before tokenising."
+    )
+    max_wait_s: float = Field(
+        0.05, ge=0.0, le=60.0, description="How long a shallow bucket may wait for more rows."
+    )
+    max_deliveries: int = Field(
+        5, ge=1, le=1000, description="Deliveries before a document becomes a dead letter."
+    )
+    heartbeat_ttl_s: float = Field(
+        5.0, ge=0.5, le=600.0, description="A worker silent for this long is taken for dead."
+    )
+    grace_s: float = Field(
+        30.0, ge=0.0, le=3600.0, description="How long a stopping worker may finish what it runs."
+    )
+    result_cache_ttl_s: int = Field(
+        86_400, ge=0, description="How long an answer serves later duplicates; 0: not at all."
+    )
+    backlog_max_docs: int = Field(
+        1_000_000, ge=1, description="Documents accepted and not yet answered."
+    )
+    backlog_max_bytes: int = Field(
+        4 * 1024**3, ge=1024, description="Bytes of documents accepted and not yet answered."
+    )
+    state_dir: Path = Field(
+        Path("~/.cache/docmill"), description="Converted models and the embedded Redis' data."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least level that is logged."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        "auto", description="`auto`: JSON unless standard error is a terminal."
+    )
+
+    @model_validator(mode="after")
+    def _bounds_ascend(self) -> Self:
+        if list(self.bucket_bounds) != sorted(set(self.bucket_bounds)):
+            raise ValueError("bucket_bounds must ascend without repeats")
+        return self
+
+    def environment(self) -> dict[str, str]:
+        """Return the settings that differ from the defaults as variables for a child process."""
+        variables: dict[str, str] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                variables[PREFIX + name.upper()] = _to_text(value)
+        return variables
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, tuple):
+        return "[" + ",".join(str(item) for item in value) + "]"
+    return str(value)
+
+
+def load(**overrides: Any) -> Settings:
+    """Read the settings from the environment; `overrides` win, None among them is ignored.
+
+    Raises:
+        ConfigError: Every problem, one a line, each with its variable's name.
+    """
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    problems = [
+        f"{name}: no such setting"
+        for name in os.environ  # noqa: TID251 - this module is where it is read
+        if name.startswith(PREFIX) and name not in known
+    ]
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        for item in error.errors(include_url=False):
+            name = PREFIX + "_".join(str(part) for part in item["loc"][:1]).upper()
+            shown = "" if name == PREFIX + "REDIS_URL" else f" (got {item['input']!r})"
+            problems.append(f"{name.rstrip('_')}: {item['msg']}{shown}")
+        settings = None
+    if problems or settings is None:
+        raise ConfigError("\n".join(sorted(problems)))
+    return settings
+
+
+def child_environment(settings: Settings, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return this process' environment with the settings put in, for a child process."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()  # noqa: TID251 - this module is where it is read
+        if not name.startswith(PREFIX)
+    }
+    return inherited | settings.environment() | dict(extra or {})
