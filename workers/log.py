@@ -15,16 +15,22 @@ import structlog
 EXIT_CONFIG = 78
 
 
+def is_console(log_format: Literal["auto", "json", "console"]) -> bool:
+    """Return whether logs are written for a person rather than for a program."""
+    return log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+
+
 def configure(level: str, log_format: Literal["auto", "json", "console"], role: str) -> None:
     """Set up structlog and the standard library's logging alike, for the whole process."""
-    is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: Any = (
-        structlog.dev.ConsoleRenderer() if is_console else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer()
+        if is_console(log_format)
+        else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[

@@ -1,0 +1,235 @@
+"""Keeps child processes running: starts them, notices who is ready, restarts who crashed.
+
+Decides when a crashed child is started again and when that is given up; knows neither Redis nor
+models: who is ready is told to it. A child that exits with `EXIT_CONFIG` says that it can never
+start, and one that dies several times without having been ready is taken at its word. Only ends
+processes that it started. May import the standard library and workers.relay.
+"""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from docmill.wire import Failure
+from workers.log import EXIT_CONFIG
+from workers.relay import LogRelay
+
+#: The folder that holds docmill, workers and engine: what `python -m workers.…` needs to be in.
+ROOT = Path(__file__).resolve().parents[1]
+#: How long a pipe may stay open after its process has ended, because a grandchild holds it.
+_DRAIN_LOG_S = 1.0
+
+#: Called with an event's name and what belongs to it.
+Emit = Callable[..., None]
+
+
+@dataclass(slots=True)
+class Restarts:
+    """When a child that ended is started again.
+
+    The delay doubles from `base_s` up to `max_s` and starts over once the child has been up for
+    `healthy_s`; it is jittered by half, so that several children do not start in step.
+    """
+
+    max_failed_starts: int = 3
+    base_s: float = 0.5
+    max_s: float = 30.0
+    healthy_s: float = 60.0
+    random: Callable[[], float] = random.random
+    _crashes: int = field(default=0, init=False)
+    _failed_starts: int = field(default=0, init=False)
+
+    def after_exit(self, *, was_ready: bool, up_s: float) -> float | None:
+        """Return the seconds to wait before the next start, or None to give up."""
+        self._failed_starts = 0 if was_ready else self._failed_starts + 1
+        if self._failed_starts >= self.max_failed_starts:
+            return None
+        self._crashes = 1 if was_ready and up_s >= self.healthy_s else self._crashes + 1
+        delay = min(self.max_s, self.base_s * 2.0 ** (self._crashes - 1))
+        return delay * (0.5 + self.random() / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A child to run: the role it is known by, the module, and its arguments."""
+
+    role: str
+    module: str
+    arguments: tuple[str, ...] = ()
+
+    def argv(self) -> list[str]:
+        """Return the command line; the child ends with this process."""
+        return [sys.executable, "-m", "workers.tether", self.module, *self.arguments]
+
+
+class Child:
+    """One running process. Its log is relayed by a thread until the pipe closes."""
+
+    def __init__(self, command: Command, env: Mapping[str, str], relay: LogRelay) -> None:
+        self.relay = relay
+        self.started_at = time.monotonic()
+        self.is_ready = False
+        self.process = subprocess.Popen(
+            command.argv(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env=dict(env),
+            process_group=0,  # a terminal's Ctrl-C is the supervisor's to pass on
+        )
+        self._reader = threading.Thread(target=self._relay_log, daemon=True)
+        self._reader.start()
+
+    def _relay_log(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.relay.feed(line)
+
+    def status(self) -> int | None:
+        """Return the exit status, its log relayed to the end; None while it runs."""
+        status = self.process.poll()
+        if status is not None:
+            self._reader.join(_DRAIN_LOG_S)
+        return status
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; none to a process that has ended."""
+        self.process.send_signal(number)
+
+    def release(self) -> None:
+        """Close the pipes of a child that has ended."""
+        assert self.process.stdin is not None
+        assert self.process.stderr is not None
+        self.process.stdin.close()
+        if not self._reader.is_alive():  # a grandchild's pipe is left to the reading thread
+            self.process.stderr.close()
+
+
+class Supervisor:
+    """Runs one process per command until told to stop.
+
+    Call `start` once, then `tick` a few times a second from the same thread, then `stop`.
+    """
+
+    def __init__(
+        self,
+        commands: Iterable[Command],
+        env: Mapping[str, str],
+        *,
+        emit: Emit,
+        log: BinaryIO,
+        is_console: bool = False,
+        restarts: Callable[[], Restarts] = Restarts,
+    ) -> None:
+        self._commands = {command.role: command for command in commands}
+        self._restarts = {role: restarts() for role in self._commands}
+        self._env = env
+        self._emit = emit
+        self._log = log
+        self._is_console = is_console
+        self._children: dict[str, Child] = {}
+        self._start_at: dict[str, float] = {}
+        self._was_announced = False
+
+    def start(self) -> None:
+        """Start every child. Does not wait until they are ready."""
+        for role in self._commands:
+            self._start(role)
+
+    def _start(self, role: str) -> None:
+        self._start_at.pop(role, None)
+        relay = LogRelay(self._log, is_console=self._is_console)
+        self._children[role] = Child(self._commands[role], self._env, relay)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The processes that run now, by role."""
+        return {role: child.process.pid for role, child in self._children.items()}
+
+    def tick(self, ready_pids: Collection[int], now: float) -> Failure | None:
+        """Look after the children once.
+
+        Args:
+            ready_pids: Processes that say that they are ready.
+            now: Monotonic seconds.
+
+        Returns:
+            Why the service cannot run, or None. After a failure only `stop` may be called.
+        """
+        for role, child in list(self._children.items()):
+            if (status := child.status()) is not None:
+                if failure := self._on_exit(role, child, status, now):
+                    return failure
+            elif not child.is_ready and child.process.pid in ready_pids:
+                child.is_ready = True
+                self._emit("child_ready", role=role)
+        for role in [role for role, at in self._start_at.items() if at <= now]:
+            self._start(role)
+        self._announce()
+        return None
+
+    def _announce(self) -> None:
+        is_ready = self._children.keys() == self._commands.keys() and all(
+            child.is_ready for child in self._children.values()
+        )
+        if is_ready and not self._was_announced:
+            self._was_announced = True
+            self._emit("ready")
+
+    def _on_exit(self, role: str, child: Child, status: int, now: float) -> Failure | None:
+        del self._children[role]
+        child.release()
+        delay = None
+        if status != EXIT_CONFIG:
+            up_s = now - child.started_at
+            delay = self._restarts[role].after_exit(was_ready=child.is_ready, up_s=up_s)
+        if delay is None:
+            return child.relay.failure or Failure(
+                code="process_crashed",
+                message=f"the {role} process ends with {_ending(status)}: "
+                f"{child.relay.last_words()}",
+            )
+        self._start_at[role] = now + delay
+        self._emit("child_exited", role=role, how=_ending(status), restart_in_s=round(delay, 2))
+        return None
+
+    def stop(self, grace_s: float, wait: Callable[[float], bool]) -> None:
+        """End all children: asked first, killed when the grace period or patience is over.
+
+        Args:
+            grace_s: How long they may finish what they run.
+            wait: Sleeps for the given seconds; returns True to stop waiting at once.
+        """
+        self._start_at.clear()
+        self._signal(signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while any(child.status() is None for child in self._children.values()):
+            if time.monotonic() >= deadline or wait(0.05):
+                self._signal(signal.SIGKILL)
+                break
+        for child in self._children.values():
+            child.process.wait()
+            child.status()
+            child.release()
+        self._children.clear()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for child in self._children.values():
+            child.signal(number)
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
