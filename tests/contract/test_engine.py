@@ -1,0 +1,178 @@
+"""What every engine promises a worker: one event per row, whatever happens to the others."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docmill.errors import EngineError
+from engine.base import Capacity, Engine, Event, Row, RowDone, RowFailed, Sampling
+from engine.fake import FakeEngine
+
+MAX_ROWS = 4
+CONTEXT_LEN = 256
+
+
+def fake() -> Engine:
+    """Build a fake engine of the size all subjects have."""
+    return FakeEngine(capacity=Capacity(CONTEXT_LEN, MAX_ROWS, 2048))
+
+
+BUILDERS: dict[str, Callable[[], Engine]] = {"fake": fake}
+
+
+@pytest.fixture(params=BUILDERS, scope="module")
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Each engine in turn."""
+    engine = BUILDERS[request.param]()
+    yield engine
+    engine.close()
+
+
+def row(row_id: str, prompt_len: int, **sampling: Any) -> Row:
+    """Build a row whose prompt depends on its id and length alone."""
+    ids = np.random.default_rng([prompt_len, *row_id.encode()]).integers(4, 300, prompt_len)
+    return Row(row_id, ids.astype(np.uint32), Sampling(**({"max_tokens": 8} | sampling)))
+
+
+def answers(engine: Engine, rows: Sequence[Row]) -> dict[str, tuple[str, tuple[int, ...], str]]:
+    """Run rows and return what each row's answer says, without its timings."""
+    return {
+        event.row_id: (event.text, event.token_ids, event.finish_reason)
+        for event in engine.run(rows)
+        if isinstance(event, RowDone)
+    }
+
+
+def ids(events: Sequence[Event]) -> list[str]:
+    """Return the row ids of events in a fixed order."""
+    return sorted(event.row_id for event in events)
+
+
+def test_is_an_engine(engine: Engine) -> None:
+    """Each implementation has the whole protocol, and capacities that make sense."""
+    assert isinstance(engine, Engine)
+    assert Capacity(CONTEXT_LEN, MAX_ROWS, 2048) == engine.capacity()
+    assert engine.model_name
+
+
+def test_no_rows_no_events(engine: Engine) -> None:
+    """An empty batch ends at once."""
+    assert not list(engine.run([]))
+
+
+def test_each_row_has_exactly_one_event(engine: Engine) -> None:
+    """More rows than fit at once are all answered, each once."""
+    rows = [row(f"r{number}", 1 + 7 * number) for number in range(3 * MAX_ROWS + 1)]
+
+    events = list(engine.run(rows))
+
+    assert sorted(item.row_id for item in rows) == ids(events)
+
+
+def test_an_answer_does_not_depend_on_neighbours(engine: Engine) -> None:
+    """A row's answer is the same alone, in a batch, and in another order."""
+    rows = [row(f"r{number}", 3 + 11 * number) for number in range(6)]
+
+    alone = {key: value for item in rows for key, value in answers(engine, [item]).items()}
+
+    assert alone == answers(engine, rows)
+    assert alone == answers(engine, rows[::-1])
+
+
+def test_counts_and_limits_hold(engine: Engine) -> None:
+    """No answer is longer than its limit, and cut answers say so."""
+    rows = [row(f"m{limit}", 20, max_tokens=limit) for limit in (1, 2, 5, 60)]
+
+    for event in engine.run(rows):
+        assert isinstance(event, RowDone)
+        limit = int(event.row_id[1:])
+        assert 1 <= event.num_tokens <= limit
+        assert len(event.token_ids) == event.num_tokens
+        assert event.finish_reason == "stop" or event.num_tokens == limit
+        assert event.prefill_s >= 0.0 <= event.decode_s
+
+
+def test_a_prompt_of_one_token_is_answered(engine: Engine) -> None:
+    """One token is prompt enough."""
+    [event] = engine.run([row("short", 1)])
+
+    assert isinstance(event, RowDone)
+
+
+def test_the_whole_context_can_be_used(engine: Engine) -> None:
+    """A prompt and an output that exactly fill the context are accepted."""
+    [event] = engine.run([row("full", CONTEXT_LEN - 8)])
+
+    assert isinstance(event, RowDone)
+
+
+@pytest.mark.parametrize("prompt_len", [0, CONTEXT_LEN - 7])
+def test_a_row_that_cannot_fit_fails_alone(engine: Engine, prompt_len: int) -> None:
+    """An empty prompt, or one token too many, fails its row; the neighbours are answered."""
+    rows = [row("a", 9), row("bad", prompt_len), row("b", 10)]
+
+    events = {event.row_id: event for event in engine.run(rows)}
+
+    assert isinstance(events["bad"], RowFailed)
+    assert isinstance(events["bad"].error, EngineError)
+    assert str(CONTEXT_LEN) in events["bad"].error.message
+    assert answers(engine, [rows[0], rows[2]]) == {
+        key: (event.text, event.token_ids, event.finish_reason)
+        for key, event in events.items()
+        if isinstance(event, RowDone)
+    }
+
+
+def test_refill_admits_rows_into_a_running_batch(engine: Engine) -> None:
+    """Rows handed over while a batch runs are answered like any other, and never too many."""
+    late = [row(f"late{number}", 5 + number) for number in range(7)]
+    waiting = list(late)
+    asked: list[int] = []
+
+    def refill(free: int) -> list[Row]:
+        asked.append(free)
+        taken, waiting[:] = waiting[:free], waiting[free:]
+        return taken
+
+    first = row("first", 30)
+    events = list(engine.run([first], refill))
+
+    assert sorted(["first", *(item.row_id for item in late)]) == ids(events)
+    assert all(1 <= free <= MAX_ROWS for free in asked)
+    assert answers(engine, [first, *late]) == {
+        event.row_id: (event.text, event.token_ids, event.finish_reason)
+        for event in events
+        if isinstance(event, RowDone)
+    }
+
+
+def test_closing_early_leaves_the_engine_usable(engine: Engine) -> None:
+    """A caller may stop after any event and run something else."""
+    rows = [row(f"r{number}", 12 + number) for number in range(MAX_ROWS)]
+    running = engine.run(rows)
+    next(running)
+
+    running.close()  # type: ignore[attr-defined] # an iterator here is always a generator
+
+    assert len(rows) == len(answers(engine, rows))
+
+
+def test_warm_changes_no_answer(engine: Engine) -> None:
+    """Warming up is invisible in what is answered."""
+    before = answers(engine, [row("w", 14)])
+
+    engine.warm([row("w", 14).prompt[:6]])
+
+    assert before == answers(engine, [row("w", 14)])
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_closed_engine_refuses_work(name: str) -> None:
+    """After `close` there is an error rather than a wrong answer."""
+    engine = BUILDERS[name]()
+    engine.close()
+
+    with pytest.raises(EngineError, match="closed"):
+        list(engine.run([row("x", 3)]))
