@@ -1,0 +1,229 @@
+"""Reading the shared streams, and staying calm while Redis is away.
+
+Decides how a worker asks for entries and what it does when Redis does not answer; knows nothing of
+what the entries hold. A blocked read whose reply was lost has still delivered: after every failure
+the reader therefore looks through its own pending entries for those it never saw. May import redis
+and docmill.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from docmill.errors import BrokerUnavailable, ConfigError
+from docmill.keys import GROUP
+from workers import log
+from workers.settings import Settings
+
+T = TypeVar("T")
+
+#: How long a read waits for entries: also how late a stop is noticed.
+BLOCK_MS = 1000
+#: Far above BLOCK_MS: a connection silent for this long is broken.
+SOCKET_TIMEOUT_S = 15.0
+FIRST_DELAY_S = 0.05
+MAX_DELAY_S = 2.0
+_RECOVER_COUNT = 500
+#: First words of Redis' replies that say "not now" rather than "not this command".
+_NOT_NOW = (
+    *("LOADING", "READONLY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"),
+    *("BUSY", "NOGROUP", "UNBLOCKED"),
+)
+
+
+def connect(settings: Settings) -> Any:
+    """Return a client of the configured Redis; connects on first use, and again after a loss.
+
+    Raises:
+        ConfigError: No Redis is configured, or its URL cannot be read.
+    """
+    if settings.redis_url is None:
+        raise ConfigError("DOCMILL_REDIS_URL: not set; start the worker through workers.service")
+    return redis.Redis.from_url(
+        settings.redis_url.get_secret_value(),
+        protocol=2,
+        socket_timeout=SOCKET_TIMEOUT_S,
+        socket_connect_timeout=5.0,
+        retry=Retry(NoBackoff(), 0),  # repeats are ours: a blind one doubles a write
+    )
+
+
+def is_outage(error: redis.RedisError) -> bool:
+    """Whether the same call may succeed later without anything changed but Redis' state."""
+    if isinstance(error, redis.ResponseError):
+        return isinstance(error, redis.ReadOnlyError | redis.exceptions.OutOfMemoryError) or (
+            str(error).startswith(_NOT_NOW)
+        )
+    return isinstance(error, redis.ConnectionError | redis.TimeoutError)
+
+
+class Outage:
+    """Waits between attempts while Redis fails; logs once when it goes and once when it is back.
+
+    Args:
+        wait: Sleeps for the given seconds; may return early when the process is to stop.
+    """
+
+    def __init__(self, wait: Callable[[float], object] = time.sleep) -> None:
+        self._wait = wait
+        self._problem = ""
+        self._failures = 0
+        self._random = secrets.SystemRandom()
+
+    def failed(self, error: redis.RedisError) -> None:
+        """Note a failure and wait: exponentially longer, jittered so that workers spread."""
+        problem = type(error).__name__
+        if problem != self._problem:
+            log.get().warning("redis.failed", problem=f"{problem}: {error}")
+        self._problem = problem
+        ceiling = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self._failures, 10))
+        self._failures += 1
+        self._wait(ceiling * self._random.uniform(0.5, 1.0))
+
+    def recovered(self) -> None:
+        """Note a success."""
+        if self._problem:
+            log.get().info("redis.recovered", failures=self._failures)
+        self._problem, self._failures = "", 0
+
+
+def insist(call: Callable[[], T], outage: Outage, give_up: Callable[[], bool]) -> T:
+    """Repeat `call` until Redis answers it.
+
+    Raises:
+        BrokerUnavailable: It failed and `give_up` said so.
+        redis.ResponseError: Redis refuses this very call; repeating it is useless.
+    """
+    while True:
+        try:
+            result = call()
+        except redis.RedisError as error:
+            if not is_outage(error):
+                raise
+            if give_up():
+                raise BrokerUnavailable(f"Redis failed: {error}") from error
+            outage.failed(error)
+        else:
+            outage.recovered()
+            return result
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One delivered entry: where it lies, its id, and its fields as bytes."""
+
+    stream: str
+    entry_id: str
+    fields: Mapping[bytes, bytes]
+
+
+class StreamReader:
+    """Delivers new entries of some streams to one consumer. One thread at a time.
+
+    Args:
+        client: A connection to Redis.
+        consumer: This consumer's name; never used by another process, so nothing is pending at
+            first.
+        streams: The streams to read, most urgent first.
+        outage: Waits while Redis is away.
+        holds: Whether the caller works on an entry of this stream and id already. Asked only after
+            a failure, when pending entries are looked through.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        consumer: str,
+        streams: Sequence[str],
+        *,
+        outage: Outage,
+        holds: Callable[[str, str], bool] = lambda stream, entry_id: False,
+    ) -> None:
+        self._client = client
+        self._consumer = consumer
+        self._streams = tuple(streams)
+        self._outage = outage
+        self._holds = holds
+        self._has_groups = False
+        self._has_unseen = False
+
+    def read(
+        self, count: int, *, streams: Sequence[str] | None = None, block_ms: int = BLOCK_MS
+    ) -> list[Entry]:
+        """Return up to `count` new entries of each stream, waiting up to `block_ms` for the first.
+
+        Never raises for an outage: it waits a little and returns nothing, and the next call tries
+        again. A lost group is created anew. After a failure more than `count` may come, because
+        everything delivered and never seen comes first.
+
+        Args:
+            count: At most this many entries of each stream; at least 1.
+            streams: Which of the reader's streams to read now; all of them by default.
+            block_ms: At least 1; Redis takes 0 for ever.
+
+        Raises:
+            redis.RedisError: Redis refuses the command itself.
+        """
+        wanted = self._streams if streams is None else streams
+        try:
+            entries = self._read(wanted, count, block_ms)
+        except redis.RedisError as error:
+            if not is_outage(error):
+                raise
+            # the group may be gone, and a reply may have been lost on its way
+            self._has_groups, self._has_unseen = False, True
+            self._outage.failed(error)
+            return []
+        self._outage.recovered()
+        return entries
+
+    def _read(self, streams: Sequence[str], count: int, block_ms: int) -> list[Entry]:
+        if not self._has_groups:
+            ensure_groups(self._client, self._streams)
+            self._has_groups = True
+        if self._has_unseen:
+            unseen = [entry for stream in self._streams for entry in self._unseen(stream)]
+            self._has_unseen = False
+            if unseen:
+                return unseen
+        return self._fetch(dict.fromkeys(streams, ">"), count, block_ms)
+
+    def _unseen(self, stream: str) -> list[Entry]:
+        unseen: list[Entry] = []
+        last = "0"
+        while pending := self._fetch({stream: last}, _RECOVER_COUNT, None):
+            last = pending[-1].entry_id
+            for entry in pending:
+                if not entry.fields:  # deleted by somebody while it was pending
+                    self._client.xack(stream, GROUP, entry.entry_id)
+                elif not self._holds(stream, entry.entry_id):
+                    unseen.append(entry)
+        return unseen
+
+    def _fetch(self, since: dict[str, str], count: int, block_ms: int | None) -> list[Entry]:
+        replies = self._client.xreadgroup(GROUP, self._consumer, since, count, block_ms)
+        return [
+            Entry(stream.decode(), entry_id.decode(), fields)
+            for stream, entries in replies
+            for entry_id, fields in entries
+        ]
+
+
+def ensure_groups(client: Any, streams: Sequence[str]) -> None:
+    """Create the workers' group on each stream, from its beginning; existing ones are left alone.
+
+    Raises:
+        redis.RedisError: Redis cannot or will not.
+    """
+    for stream in streams:
+        try:
+            client.xgroup_create(stream, GROUP, id="0", mkstream=True)
+        except redis.ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
