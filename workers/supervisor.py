@@ -176,11 +176,14 @@ class Supervisor:
         self._announce()
         return None
 
+    @property
+    def has_unready(self) -> bool:
+        """Whether it matters to `tick` who is ready."""
+        ready = [child for child in self._children.values() if child.is_ready]
+        return len(ready) < len(self._commands)
+
     def _announce(self) -> None:
-        is_ready = self._children.keys() == self._commands.keys() and all(
-            child.is_ready for child in self._children.values()
-        )
-        if is_ready and not self._was_announced:
+        if not self.has_unready and not self._was_announced:
             self._was_announced = True
             self._emit("ready")
 

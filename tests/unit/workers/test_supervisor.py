@@ -93,6 +93,7 @@ def test_a_crashed_child_is_started_again(stage: Stage) -> None:
         supervisor.tick([first], time.monotonic())
         os.kill(first, 9)
         second = wait_until(lambda: _replaced(supervisor, first), what="a second process")
+        assert second is not None
         supervisor.tick([second], time.monotonic())
 
         assert stage.names() == ["child_ready", "ready", "child_exited", "child_ready"]

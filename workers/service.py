@@ -1,0 +1,195 @@
+"""The whole service on this machine: a Redis if there is none, and the workers, supervised.
+
+`python -m workers.service` starts what `DOCMILL_*` and its options say, and runs until SIGTERM or
+SIGINT: workers finish what they hold within the grace period, Redis ends last, the status is 0. A
+second signal ends everything at once. What cannot start ends the service with `EXIT_CONFIG`.
+
+Standard output speaks to a parent program, one JSON object a line:
+
+    {"event": "preparing", "message": …}         something slow, for a person to read
+    {"event": "redis_ready", "url": …}           no url when one was given
+    {"event": "child_ready", "role": …}
+    {"event": "child_exited", "role": …, "how": …, "restart_in_s": …}
+    {"event": "ready"}                           once, when all of them are
+    {"event": "fatal", "code": …, "message": …}
+    {"event": "stopped"}
+
+Logs go to standard error. May import everything in workers, but never torch.
+"""
+
+import argparse
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from docmill.errors import BrokerUnavailable, DocmillError
+from docmill.wire import Failure
+from workers import log, redis_server
+from workers import settings as configuration
+from workers.readiness import Readiness
+from workers.settings import Settings
+from workers.supervisor import Command, Supervisor
+
+COMMANDS = (
+    Command("preprocess", "workers.preprocess_worker"),
+    Command("engine", "workers.engine_worker"),
+    Command("control", "workers.control"),
+)
+_TICK_S = 0.1
+
+
+def emit(event: str, **fields: Any) -> None:
+    """Tell the parent program something; a parent that has gone is no error here."""
+    try:
+        sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the interpreter flushes once more at exit, and would complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class StopRequests:
+    """How often this process was asked to stop: SIGTERM, SIGINT, or its parent's end.
+
+    A parent that is gone (`parent_fd` at its end) counts twice: nobody waits for the answers.
+    """
+
+    def __init__(self, parent_fd: int | None) -> None:
+        self.count = 0
+        self._parent_fd = parent_fd
+        self._wakeup, write_end = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        os.set_blocking(write_end, False)
+        signal.set_wakeup_fd(write_end)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self.count += 1
+
+    def wait(self, timeout_s: float) -> int:
+        """Sleep until the next request, at most `timeout_s`; return the count."""
+        fds = [self._wakeup] if self._parent_fd is None else [self._wakeup, self._parent_fd]
+        readable = select.select(fds, [], [], timeout_s)[0]
+        if self._wakeup in readable:
+            os.read(self._wakeup, 4096)
+        if self._parent_fd in readable and not os.read(self._parent_fd, 4096):
+            self._parent_fd = None
+            self.count += 2
+        return self.count
+
+
+@contextmanager
+def _redis(settings: Settings, directory: Path | None) -> Iterator[tuple[Settings, Any]]:
+    """Provide a Redis: the one given, or one of our own until the block ends."""
+    if settings.redis_url is not None:
+        emit("redis_ready")
+        yield settings, None
+        return
+    with ExitStack() as stack:
+        if directory is None:
+            directory = Path(tempfile.mkdtemp(prefix="dm-"))
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            server = redis_server.start_embedded(directory, is_durable=False)
+        else:
+            server = redis_server.start_embedded(directory)
+        stack.callback(server.stop)
+        emit("redis_ready", url=server.url)
+        yield settings.model_copy(update={"redis_url": SecretStr(server.url)}), server
+
+
+def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -> Failure | None:
+    """Run the service until it is asked to stop; return why it could not run, if so."""
+    with _redis(settings, redis_directory) as (settings, server):
+        readiness = Readiness(settings)
+        readiness.check()
+        supervisor = Supervisor(
+            COMMANDS,
+            configuration.child_environment(settings, {"DOCMILL_LOG_FORMAT": "json"}),
+            emit=emit,
+            log=sys.stderr.buffer,
+            is_console=log.is_console(settings.log_format),
+        )
+        supervisor.start()
+        try:
+            return _watch(supervisor, readiness, stops, server)
+        finally:
+            grace_s = settings.grace_s if stops.count < 2 else 0.0
+            supervisor.stop(grace_s, lambda timeout_s: stops.wait(timeout_s) > 1)
+
+
+def _watch(
+    supervisor: Supervisor, readiness: Readiness, stops: StopRequests, server: Any
+) -> Failure | None:
+    while not stops.wait(_TICK_S):
+        if server is not None and server.process.poll() is not None:
+            return Failure(code=BrokerUnavailable.code, message="the embedded Redis has ended")
+        ready_pids = readiness.ready_pids() if supervisor.has_unready else ()
+        failure = supervisor.tick(ready_pids, time.monotonic())
+        if failure is not None:
+            return failure
+    return None
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.service",
+        description="Run Redis (unless one is given) and the workers, supervised.",
+        epilog="Every setting is also a variable DOCMILL_<NAME>: docs/configuration.md.",
+    )
+    parser.add_argument("--model", help="model directory, hub name, or smollm2-135m")
+    parser.add_argument("--redis-url", help="use this Redis rather than starting one")
+    parser.add_argument(
+        "--redis-dir", type=Path, help="keep the started Redis' data here; without it, none is kept"
+    )
+    parser.add_argument(
+        "--with-parent",
+        action="store_true",
+        help="for programs that start this: the first line of standard input is a JSON object of "
+        "settings, and its end means that the program has gone",
+    )
+    return parser.parse_args(argv)
+
+
+def _first_line(fd: int) -> bytes:
+    """Read one line and no byte more, so that waiting for the end stays possible."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(fd, 1)):
+        line += byte
+    return line or b"{}"
+
+
+def main() -> int:
+    """Run the service and return its exit status."""
+    arguments = _arguments(sys.argv[1:])
+    parent_fd = sys.stdin.fileno() if arguments.with_parent else None
+    stops = StopRequests(parent_fd)
+    overrides = {"model": arguments.model, "redis_url": arguments.redis_url}
+    if parent_fd is not None:
+        overrides |= json.loads(_first_line(parent_fd))
+    try:
+        settings = configuration.load(**overrides)
+        log.configure(settings.log_level, settings.log_format, "service")
+        failure = run(settings, stops, arguments.redis_dir)
+    except DocmillError as error:
+        failure = Failure(code=error.code, message=error.message)
+    if failure is not None:
+        emit("fatal", code=failure.code, message=failure.message)
+        return log.EXIT_CONFIG
+    emit("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
