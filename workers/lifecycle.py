@@ -17,8 +17,7 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Any, Literal
 
-import redis
-
+from docmill.connection import REDIS_ERRORS
 from docmill.errors import BrokerUnavailable
 from docmill.keys import Keys
 from workers import log
@@ -150,7 +149,7 @@ class Presence:
         self._shown = self._shown | shown | {"state": state}
         try:
             self._beat()
-        except redis.RedisError:
+        except REDIS_ERRORS:
             return  # the thread sends it once Redis is back, and logs the outage
 
     def leave(self) -> None:
@@ -163,7 +162,7 @@ class Presence:
                 pipe.delete(self._keys.heartbeat(self._consumer))
                 pipe.hdel(self._keys.consumers, self._consumer)
                 pipe.execute()
-        except redis.RedisError as error:
+        except REDIS_ERRORS as error:
             log.get().warning("consumer.left_unsaid", problem=str(error))
 
     def _beat(self) -> None:
@@ -184,7 +183,7 @@ class Presence:
                 insist(self._beat, outage, self._leaving.is_set)
             except BrokerUnavailable:
                 return
-            except redis.RedisError as error:
+            except REDIS_ERRORS as error:
                 outage.failed(error)
 
     def _is_hung(self) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
+from docmill import connection
+from docmill.connection import REDIS_ERRORS, is_passing
 from docmill.errors import BrokerUnavailable, ConfigError
 from docmill.keys import GROUP
 from workers import log
@@ -25,42 +25,43 @@ T = TypeVar("T")
 
 #: How long a read waits for entries: also how late a stop is noticed.
 BLOCK_MS = 1000
-#: Far above BLOCK_MS: a connection silent for this long is broken.
-SOCKET_TIMEOUT_S = 15.0
+#: Silence after which a connection is broken; above any pause of a healthy Redis.
+TIMEOUT_S = 15.0
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 2.0
 _RECOVER_COUNT = 500
 #: First words of Redis' replies that say "not now" rather than "not this command".
-_NOT_NOW = (
-    *("LOADING", "READONLY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"),
-    *("BUSY", "NOGROUP", "UNBLOCKED"),
-)
+_NOT_NOW = ("MISCONF", "NOREPLICAS", "NOGROUP")
 
 
-def connect(settings: Settings) -> Any:
+def connect(settings: Settings, role: str) -> Any:
     """Return a client of the configured Redis; connects on first use, and again after a loss.
 
     Raises:
-        ConfigError: No Redis is configured, or its URL cannot be read.
+        ConfigError: No Redis is configured, or its URL cannot be used.
     """
     if settings.redis_url is None:
-        raise ConfigError("DOCMILL_REDIS_URL: not set; start the worker through workers.service")
-    return redis.Redis.from_url(
+        raise ConfigError("DOCMILL_REDIS_URL: not set; start workers through workers.service")
+    return connection.connect(
         settings.redis_url.get_secret_value(),
-        protocol=2,
-        socket_timeout=SOCKET_TIMEOUT_S,
-        socket_connect_timeout=5.0,
-        retry=Retry(NoBackoff(), 0),  # repeats are ours: a blind one doubles a write
+        timeout_s=TIMEOUT_S,
+        block_s=BLOCK_MS / 1000,
+        name=f"docmill-{role}",
     )
 
 
-def is_outage(error: redis.RedisError) -> bool:
-    """Whether the same call may succeed later without anything changed but Redis' state."""
+def is_outage(error: Exception) -> bool:
+    """Whether the same call may succeed later, for a process that has already worked.
+
+    Refused credentials count: a password is often changed on the server first.
+    """
     if isinstance(error, redis.ResponseError):
-        return isinstance(error, redis.ReadOnlyError | redis.exceptions.OutOfMemoryError) or (
-            str(error).startswith(_NOT_NOW)
+        return (
+            is_passing(error)
+            or isinstance(error, redis.exceptions.OutOfMemoryError)
+            or str(error).startswith(_NOT_NOW)
         )
-    return isinstance(error, redis.ConnectionError | redis.TimeoutError)
+    return isinstance(error, redis.ConnectionError) or is_passing(error)
 
 
 class Outage:
@@ -76,7 +77,7 @@ class Outage:
         self._failures = 0
         self._random = secrets.SystemRandom()
 
-    def failed(self, error: redis.RedisError) -> None:
+    def failed(self, error: Exception) -> None:
         """Note a failure and wait: exponentially longer, jittered so that workers spread."""
         problem = type(error).__name__
         if problem != self._problem:
@@ -103,7 +104,7 @@ def insist(call: Callable[[], T], outage: Outage, give_up: Callable[[], bool]) -
     while True:
         try:
             result = call()
-        except redis.RedisError as error:
+        except REDIS_ERRORS as error:
             if not is_outage(error):
                 raise
             if give_up():
@@ -154,7 +155,7 @@ class StreamReader:
         self._has_unseen = False
 
     def read(
-        self, count: int, *, streams: Sequence[str] | None = None, block_ms: int = BLOCK_MS
+        self, count: int, *, streams: Sequence[str] | None = None, block_ms: int | None = BLOCK_MS
     ) -> list[Entry]:
         """Return up to `count` new entries of each stream, waiting up to `block_ms` for the first.
 
@@ -165,7 +166,7 @@ class StreamReader:
         Args:
             count: At most this many entries of each stream; at least 1.
             streams: Which of the reader's streams to read now; all of them by default.
-            block_ms: At least 1; Redis takes 0 for ever.
+            block_ms: None does not wait; else at least 1, because Redis takes 0 for ever.
 
         Raises:
             redis.RedisError: Redis refuses the command itself.
@@ -173,7 +174,7 @@ class StreamReader:
         wanted = self._streams if streams is None else streams
         try:
             entries = self._read(wanted, count, block_ms)
-        except redis.RedisError as error:
+        except REDIS_ERRORS as error:
             if not is_outage(error):
                 raise
             # the group may be gone, and a reply may have been lost on its way
@@ -183,7 +184,7 @@ class StreamReader:
         self._outage.recovered()
         return entries
 
-    def _read(self, streams: Sequence[str], count: int, block_ms: int) -> list[Entry]:
+    def _read(self, streams: Sequence[str], count: int, block_ms: int | None) -> list[Entry]:
         if not self._has_groups:
             ensure_groups(self._client, self._streams)
             self._has_groups = True

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import redis
 
+from docmill import connection
 from docmill.errors import BrokerUnavailable
 from docmill.keys import GROUP, Keys
 from workers.streams import Entry, Outage, StreamReader, ensure_groups, insist
@@ -44,8 +45,8 @@ def test_entries_come_with_stream_id_and_fields(
 
 def test_nothing_to_read_is_an_empty_answer(reader: StreamReader, waits: list[float]) -> None:
     """An idle stream gives nothing, and that is no failure."""
-    assert [] == reader.read(10, block_ms=1)
-    assert [] == waits
+    assert reader.read(10, block_ms=1) == []
+    assert waits == []
 
 
 def test_only_the_named_streams_are_read(
@@ -67,12 +68,12 @@ def test_lost_groups_are_created_again(
     reader.read(1, block_ms=1)
     redis_client.delete(*streams)
 
-    assert [] == reader.read(1, block_ms=1)
-    assert 1 == len(waits)
+    assert reader.read(1, block_ms=1) == []
+    assert len(waits) == 1
 
     redis_client.xadd(streams[1], {"i": "1"})
 
-    assert 1 == len(reader.read(1, block_ms=1))
+    assert len(reader.read(1, block_ms=1)) == 1
 
 
 def test_what_a_lost_reply_delivered_is_read_after_all(
@@ -90,10 +91,10 @@ def test_what_a_lost_reply_delivered_is_read_after_all(
     with monkeypatch.context() as patch:
         patch.setattr(redis_client, "xreadgroup", deliver_and_break)
 
-        assert [] == reader.read(1, block_ms=1)
+        assert reader.read(1, block_ms=1) == []
 
     assert [entry_id] == [entry.entry_id for entry in reader.read(1, block_ms=1)]
-    assert [] == reader.read(1, block_ms=1)
+    assert reader.read(1, block_ms=1) == []
 
 
 def test_what_the_worker_holds_is_not_given_twice(
@@ -118,7 +119,7 @@ def test_what_the_worker_holds_is_not_given_twice(
         patch.setattr(redis_client, "xreadgroup", fail)
         reader.read(5, block_ms=1)
 
-    assert [] == reader.read(5, block_ms=1)
+    assert reader.read(5, block_ms=1) == []
 
 
 def test_entries_deleted_while_pending_are_let_go(
@@ -136,8 +137,8 @@ def test_entries_deleted_while_pending_are_let_go(
         patch.setattr(redis_client, "xreadgroup", fail)
         reader.read(5, block_ms=1)
 
-    assert [] == reader.read(5, block_ms=1)
-    assert 0 == redis_client.xpending(streams[0], GROUP)["pending"]
+    assert reader.read(5, block_ms=1) == []
+    assert redis_client.xpending(streams[0], GROUP)["pending"] == 0
 
 
 def test_an_unusable_key_is_not_mistaken_for_an_outage(redis_client: Any, keys: Keys) -> None:
@@ -159,22 +160,22 @@ def test_existing_groups_are_left_alone(redis_client: Any, streams: list[str]) -
 
     ensure_groups(redis_client, streams)
 
-    assert 1 == redis_client.xpending(streams[0], GROUP)["pending"]
+    assert redis_client.xpending(streams[0], GROUP)["pending"] == 1
 
 
 def test_a_redis_that_is_away_is_waited_for_without_a_busy_loop(waits: list[float]) -> None:
     """Reads without a server return nothing and wait longer and longer, up to a bound."""
-    client = redis.Redis(unix_socket_path="/nonexistent/redis.sock")
+    client = connection.connect("unix:///nonexistent/redis.sock")
     reader = StreamReader(client, "c1", ["s"], outage=Outage(waits.append))
 
-    assert [] == [entry for _ in range(12) for entry in reader.read(1)]
+    assert [entry for _ in range(12) for entry in reader.read(1)] == []
     assert waits[0] <= 0.05
     assert 1.0 <= waits[-1] <= 2.0
 
 
 def test_insisting_ends_when_told() -> None:
     """A call that is repeated while Redis is away stops when the process is to stop."""
-    client = redis.Redis(unix_socket_path="/nonexistent/redis.sock")
+    client = connection.connect("unix:///nonexistent/redis.sock")
     stop = threading.Event()
 
     def wait(delay_s: float) -> None:
