@@ -1,0 +1,85 @@
+"""What every worker process does around its work: configure, connect, show itself, exit.
+
+Decides the exit status: 0 when asked to stop, `log.EXIT_CONFIG` when it can never start like this.
+Any other exception ends the process with its traceback, for the supervisor to start it again. May
+import docmill and the other shared modules in workers.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from docmill.connection import REDIS_ERRORS, connection_error, is_passing
+from docmill.errors import BrokerUnavailable, ConfigError, DocmillError
+from docmill.keys import Keys
+from workers import log, settings as configuration
+from workers.lifecycle import Presence, Progress, consumer_name, stop_on_signals
+from workers.settings import Settings
+from workers.streams import Outage, connect, insist
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What the work is given. `stop` is set when the process is asked to end."""
+
+    settings: Settings
+    client: Any
+    keys: Keys
+    consumer: str
+    stop: threading.Event
+    progress: Progress
+    presence: Presence
+
+
+def run(role: str, work: Callable[[Process], None]) -> int:
+    """Run `work` as a worker of this role until it returns, and return the exit status.
+
+    The heartbeat is up, in state `loading`, before `work` is called and until it has returned.
+    """
+    stop = stop_on_signals()
+    try:
+        settings = configuration.load()
+    except ConfigError as error:
+        log.configure("info", "auto", role)
+        log.report_failure(error.code, error.message)
+        return log.EXIT_CONFIG
+    log.configure(settings.log_level, settings.log_format, role)
+    try:
+        _live(role, settings, stop, work)
+    except DocmillError as error:
+        if stop.is_set() and isinstance(error, BrokerUnavailable):
+            return 0
+        log.report_failure(error.code, error.message)
+        return log.EXIT_CONFIG
+    return 0
+
+
+def _live(
+    role: str, settings: Settings, stop: threading.Event, work: Callable[[Process], None]
+) -> None:
+    client = connect(settings, role)
+    _wait_for_redis(settings, client, stop)
+    keys, consumer, progress = Keys(settings.namespace), consumer_name(), Progress()
+    presence = Presence(
+        client, keys, consumer, role=role, ttl_s=settings.heartbeat_ttl_s, progress=progress
+    )
+    presence.enter(stop)
+    log.get().info("worker.started", consumer=consumer)
+    try:
+        work(Process(settings, client, keys, consumer, stop, progress, presence))
+    finally:
+        presence.leave()
+    log.get().info("worker.stopped", consumer=consumer)
+
+
+def _wait_for_redis(settings: Settings, client: Any, stop: threading.Event) -> None:
+    """Wait while Redis is only away; a wrong password or a refused command never gets better."""
+    try:
+        client.ping()
+    except REDIS_ERRORS as error:
+        if not is_passing(error):
+            assert settings.redis_url is not None
+            url = settings.redis_url.get_secret_value()
+            raise connection_error(error, url) from error
+        insist(client.ping, Outage(stop.wait), stop.is_set)
