@@ -25,8 +25,10 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,7 @@ from pydantic import SecretStr
 
 from docmill.errors import BrokerUnavailable, DocmillError
 from docmill.wire import Failure
-from workers import log, redis_server
+from workers import log, models, redis_server
 from workers import settings as configuration
 from workers.readiness import Readiness
 from workers.settings import Settings
@@ -109,8 +111,37 @@ def _redis(settings: Settings, directory: Path | None) -> Iterator[tuple[Setting
         yield settings.model_copy(update={"redis_url": SecretStr(server.url)}), server
 
 
+def prepare_model(settings: Settings, stops: StopRequests) -> None:
+    """Set the model up if this is its first use, saying so; give up when asked to stop.
+
+    Done once here rather than by each worker, in a thread, so that a stop is not kept waiting.
+
+    Raises:
+        ConfigError: No such model, or its directory lacks a file.
+        ModelLoadError: The model cannot be set up here.
+    """
+    prepared: Future[Any] = Future()
+
+    def prepare() -> None:
+        try:
+            prepared.set_result(models.for_settings(settings, _report))
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is read
+            prepared.set_exception(error)
+
+    threading.Thread(target=prepare, name="prepare", daemon=True).start()
+    while not prepared.done() and not stops.wait(_TICK_S):
+        pass
+    if prepared.done():
+        prepared.result()
+
+
+def _report(line: str) -> None:
+    emit("preparing", message=line)
+
+
 def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -> Failure | None:
     """Run the service until it is asked to stop; return why it could not run, if so."""
+    prepare_model(settings, stops)
     with _redis(settings, redis_directory) as (settings, server):
         readiness = Readiness(settings)
         readiness.check()
