@@ -90,6 +90,10 @@ class Keys:
         """String with expiry: present while the consumer lives."""
         return f"{self.prefix}:heartbeat:{consumer}"
 
+    def absent(self, consumer: str) -> str:
+        """String with expiry: set when the consumer's heartbeat was first missed."""
+        return f"{self.prefix}:absent:{consumer}"
+
     @property
     def consumers(self) -> str:
         """Hash: consumer -> what it is and does (JSON), removed when it is gone."""
@@ -102,5 +106,5 @@ class Keys:
 
     @property
     def reaper(self) -> str:
-        """String with expiry: the reaper that leads this shard."""
+        """String with expiry: held by the reaper that is at work on this shard."""
         return f"{self.prefix}:reaper"

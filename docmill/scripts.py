@@ -10,7 +10,17 @@ from importlib.resources import files
 from typing import Any, Literal
 
 ScriptName = Literal[
-    "open", "submit", "reject", "seal", "cancel", "prepare", "begin", "complete", "redeliver"
+    "open",
+    "submit",
+    "reject",
+    "seal",
+    "cancel",
+    "prepare",
+    "begin",
+    "complete",
+    "bury",
+    "redeliver",
+    "forget",
 ]
 
 

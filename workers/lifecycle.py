@@ -29,7 +29,7 @@ State = Literal["loading", "ready", "draining"]
 #: documents on two CPU cores takes minutes between two signs of life.
 HANG_LIMIT_S = 900.0
 #: EX_SOFTWARE: ended by itself because of a fault inside; a supervisor may start it again.
-EXIT_HUNG = 70
+EXIT_FAULT = 70
 #: How soon a failed heartbeat is tried again: well inside the reaper's confirmation time, so that
 #: live workers are back before it judges after a restart of Redis.
 _RETRY_S = 0.25
@@ -82,8 +82,22 @@ class Progress:
         return self._clock() - self._touched_at
 
 
-def _end_hung_process() -> None:
-    os._exit(EXIT_HUNG)
+def end_at_once() -> None:
+    """End the process without waiting for its threads; the reaper hands its entries back."""
+    os._exit(EXIT_FAULT)
+
+
+def vital_thread(name: str, target: Callable[[], object]) -> threading.Thread:
+    """Return a thread without which the process is useless: an exception in it ends the process."""
+
+    def run() -> None:
+        try:
+            target()
+        except Exception:  # noqa: BLE001 - whatever it is, the process must not go on without it
+            log.get().exception("thread.failed", thread=name)
+            end_at_once()
+
+    return threading.Thread(target=run, name=name, daemon=True)
 
 
 class Presence:
@@ -111,7 +125,7 @@ class Presence:
         ttl_s: float,
         progress: Progress,
         hang_limit_s: float = HANG_LIMIT_S,
-        on_hang: Callable[[], object] = _end_hung_process,
+        on_hang: Callable[[], object] = end_at_once,
     ) -> None:
         self._client = client
         self._keys = keys
@@ -121,7 +135,7 @@ class Presence:
         self._hang_limit_s = hang_limit_s
         self._on_hang = on_hang
         self._leaving = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="heartbeat", daemon=True)
+        self._thread = vital_thread("heartbeat", self._renew)
         self._shown: dict[str, Any] = {
             "role": role,
             "pid": os.getpid(),

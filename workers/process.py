@@ -13,7 +13,8 @@ from typing import Any
 from docmill.connection import REDIS_ERRORS, connection_error, is_passing
 from docmill.errors import BrokerUnavailable, ConfigError, DocmillError
 from docmill.keys import Keys
-from workers import log, settings as configuration
+from workers import log
+from workers import settings as configuration
 from workers.lifecycle import Presence, Progress, consumer_name, stop_on_signals
 from workers.settings import Settings
 from workers.streams import Outage, connect, insist
@@ -30,6 +31,11 @@ class Process:
     stop: threading.Event
     progress: Progress
     presence: Presence
+
+    def pause(self, delay_s: float) -> None:
+        """Wait while Redis is away, unless the process is to stop; that is no hang."""
+        self.progress.touch()
+        self.stop.wait(delay_s)
 
 
 def run(role: str, work: Callable[[Process], None]) -> int:

@@ -6,6 +6,7 @@ refused, because a typing error must not silently keep a default. `docs/configur
 generated from the model. Does no I/O.
 """
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -96,6 +97,12 @@ class Settings(BaseSettings):
         if list(self.bucket_bounds) != sorted(set(self.bucket_bounds)):
             raise ValueError("bucket_bounds must ascend without repeats")
         return self
+
+    def digest(self) -> str:
+        """Return 12 hex digits that change with any setting that may change an answer."""
+        elsewhere = {"redis_url", "namespace", "state_dir", "log_level", "log_format"}
+        text = self.model_dump_json(exclude=elsewhere)
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     def environment(self) -> dict[str, str]:
         """Return the settings that differ from the defaults as variables for a child process."""

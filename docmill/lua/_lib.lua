@@ -60,6 +60,11 @@ local function fields_of(stream, entry)
   return fields
 end
 
+-- Whether the fields that every script relies on are there: anybody may have added anything.
+local function is_whole(e)
+  return e.i and e.j and e.h and tonumber(e.b) and tonumber(e.n) and true or false
+end
+
 local function leave_backlog(bytes)
   redis.call('HINCRBY', K_BACKLOG, 'docs', -1)
   redis.call('HINCRBY', K_BACKLOG, 'bytes', -tonumber(bytes))
@@ -68,6 +73,8 @@ end
 -- Takes the request out of the running set; true when it was in it.
 local function stop_running(job, request)
   if redis.call('ZREM', K_RUNNING, request) == 0 then return false end
+  -- counting in a job that is gone would bring its key back
+  if redis.call('EXISTS', k_job(job)) == 0 then return false end
   redis.call('HINCRBY', k_job(job), 'running', -1)
   return true
 end
@@ -115,6 +122,29 @@ local function release_followers(fp, request)
     redis.call('XADD', k_intake(flat[at + 2]), '*', 'i', flat[at], 'j', flat[at + 1],
       'h', flat[at + 4], 'd', flat[at + 5], 'b', flat[at + 3], 'n', 1)
   end
+end
+
+-- Lets go of a taken-out entry whose job was cancelled or is gone. What waited was counted at the
+-- cancellation; what ran is counted now.
+local function drop_unwanted(e)
+  leave_backlog(e.b)
+  if stop_running(e.j, e.i) then
+    redis.call('HINCRBY', k_job(e.j), 'cancelled', 1)
+    finish_if_done(e.j)
+  end
+  release_followers(e.f or '', e.i)
+end
+
+-- Parks a taken-out entry in the dead letters and fails its document, as far as the fields tell whose
+-- it is.
+local function bury(stream, consumer, e, reason, body)
+  local flat = {'stream', stream, 'consumer', consumer, 'reason', reason}
+  for name, value in pairs(e) do flat[#flat + 1] = name; flat[#flat + 1] = value end
+  redis.call('XADD', K_DEAD, 'MAXLEN', '~', 100000, '*', unpack(flat))
+  if not is_whole(e) then return end
+  leave_backlog(e.b)
+  settle(e.j, 'failed', e.h, body, 'run', stop_running(e.j, e.i))
+  release_followers(e.f or '', e.i)
 end
 
 -- Gives the leader's body to those who waited for it.

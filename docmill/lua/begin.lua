@@ -7,8 +7,7 @@ for at = 3, #ARGV, 2 do
   local e = owns(stream, group, consumer, entry) and fields_of(stream, entry)
   if e and (redis.call('EXISTS', k_job(e.j)) == 0 or is_cancelled(e.j)) then
     drop_entry(stream, group, entry)
-    leave_backlog(e.b)
-    release_followers(e.f, e.i)
+    drop_unwanted(e)
     verdict = 'DROPPED'
   elseif e then
     if redis.call('ZADD', K_RUNNING, 'NX', now_s(), e.i) == 1 then

@@ -11,26 +11,20 @@ if not owns(stream, group, owner, entry) then return 'LOST' end
 local e = fields_of(stream, entry)
 drop_entry(stream, group, entry)
 if not e then return 'LOST' end
-local was_running = stop_running(e.j, e.i)
+if not is_whole(e) then
+  bury(stream, owner, e, 'malformed', '')
+  return 'DEAD'
+end
 if redis.call('EXISTS', k_job(e.j)) == 0 or is_cancelled(e.j) then
-  leave_backlog(e.b)
-  if was_running and is_cancelled(e.j) then
-    redis.call('HINCRBY', k_job(e.j), 'cancelled', 1)
-    finish_if_done(e.j)
-  end
-  release_followers(e.f or '', e.i)
+  drop_unwanted(e)
   return 'DROPPED'
 end
 local deliveries = tonumber(e.n) + tonumber(ARGV[6])
 if deliveries > tonumber(ARGV[7]) then
-  local flat = {'stream', stream, 'consumer', owner, 'reason', 'delivery_limit'}
-  for name, value in pairs(e) do flat[#flat + 1] = name; flat[#flat + 1] = value end
-  redis.call('XADD', K_DEAD, 'MAXLEN', '~', 100000, '*', unpack(flat))
-  leave_backlog(e.b)
-  settle(e.j, 'failed', e.h, ARGV[8], 'run', was_running)
-  release_followers(e.f or '', e.i)
+  bury(stream, owner, e, 'delivery_limit', ARGV[8])
   return 'DEAD'
 end
+stop_running(e.j, e.i)
 e.n = deliveries
 local flat = {}
 for name, value in pairs(e) do flat[#flat + 1] = name; flat[#flat + 1] = value end

@@ -1,0 +1,10 @@
+-- Gives up an entry that can never be worked on: a dead letter with all its fields, and a failed result
+-- where they tell whose document it was.
+-- ARGV: stream, group, consumer, entry id, reason, body bytes for the failed result
+-- Returns 'OK', or 'LOST' (somebody else has the entry; nothing was written).
+local stream, group, consumer, entry = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local e = owns(stream, group, consumer, entry) and fields_of(stream, entry)
+if not e then return 'LOST' end
+drop_entry(stream, group, entry)
+bury(stream, consumer, e, ARGV[5], ARGV[6])
+return 'OK'

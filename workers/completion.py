@@ -1,0 +1,212 @@
+"""How documents end: the bodies of their results, and the thread that writes them.
+
+Decides what a result says. Writing is pipelined and repeated until Redis answers; the script fences
+each write by ownership of the entry, so that repeating is safe. May import docmill, engine.base and
+the shared modules in workers.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from docmill.connection import REDIS_ERRORS
+from docmill.errors import BrokerUnavailable
+from docmill.keys import GROUP
+from docmill.scripts import Scripts
+from docmill.wire import Body, Failure, Timings, Usage
+from engine.base import RowDone
+from workers import log
+from workers.leases import Lease
+from workers.lifecycle import vital_thread
+from workers.streams import Outage, is_outage
+
+_PIPELINE_SIZE = 256
+_MAX_MESSAGE_LEN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What answers: goes into every body."""
+
+    model: str
+    model_version: str
+    config_version: str
+
+    def answer(self, lease: Lease, done: RowDone) -> Body:
+        """Return the body of a document that the engine answered."""
+        prepared = lease.prepared
+        waited_s = lease.began_at - lease.header.submitted_at - prepared.preprocess_s
+        return Body(
+            text=_encodable(done.text),
+            finish_reason=done.finish_reason,
+            usage=Usage(
+                prompt_tokens=prepared.prompt_len,
+                cached_tokens=done.num_cached_tokens,
+                completion_tokens=done.num_tokens,
+            ),
+            timings=Timings(
+                queue_s=max(0.0, waited_s),  # the clocks of two machines may disagree
+                preprocess_s=prepared.preprocess_s,
+                prefill_s=done.prefill_s,
+                decode_s=done.decode_s,
+            ),
+            truncation=prepared.truncation,
+            warnings=prepared.warnings,
+            model=self.model,
+            model_version=self.model_version,
+            config_version=self.config_version,
+        )
+
+    def failure(self, code: str, message: str) -> Body:
+        """Return the body of a document that could not be answered."""
+        return self._without_answer("failed", code, message)
+
+    def expiry(self) -> Body:
+        """Return the body of a document whose deadline passed before it was started."""
+        return self._without_answer(
+            "expired", "expired", "the deadline passed before the document was started"
+        )
+
+    def _without_answer(self, outcome: Any, code: str, message: str) -> Body:
+        return Body(
+            outcome=outcome,
+            error=Failure(code=code, message=_encodable(message)[:_MAX_MESSAGE_LEN]),
+            model=self.model,
+            model_version=self.model_version,
+            config_version=self.config_version,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ending:
+    """An entry's end. `dead_reason`: the entry itself is at fault and goes to the dead letters."""
+
+    stream: str
+    entry_id: str
+    body: Body
+    dead_reason: str | None = None
+
+
+class Writer:
+    """Writes endings from a thread of its own.
+
+    Args:
+        client: A connection to Redis.
+        prefix: The shard's prefix.
+        consumer: The owner of the entries.
+        cache_ttl_s: How long an answer serves later duplicates.
+        release: Called with (stream, entry id) pairs whose endings are written, or are void.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        prefix: str,
+        consumer: str,
+        *,
+        cache_ttl_s: int,
+        release: Callable[[Iterable[tuple[str, str]]], object],
+    ) -> None:
+        self._client = client
+        self._scripts = Scripts(client, prefix)
+        self._consumer = consumer
+        self._cache_ttl_s = cache_ttl_s
+        self._release = release
+        self._endings: SimpleQueue[Ending | None] = SimpleQueue()
+        self._abandoned = threading.Event()
+        self._thread = vital_thread("writer", self._run)
+
+    def start(self) -> None:
+        """Start writing."""
+        self._thread.start()
+
+    def put(self, ending: Ending) -> None:
+        """Queue an ending; from any thread, never blocks."""
+        self._endings.put(ending)
+
+    def close(self, timeout_s: float) -> None:
+        """Write what is queued and stop; what Redis does not take in time is left unwritten."""
+        self._endings.put(None)
+        self._thread.join(max(0.0, timeout_s))
+        self._abandoned.set()
+
+    def _run(self) -> None:
+        outage = Outage(self._abandoned.wait)
+        is_open = True
+        while is_open:
+            endings, is_open = self._next()
+            try:
+                self._write(endings, outage)
+            except BrokerUnavailable as error:
+                log.get().warning("results.abandoned", count=len(endings), problem=str(error))
+                return
+
+    def _next(self) -> tuple[list[Ending], bool]:
+        """Wait for endings; False with them when they are the last."""
+        endings: list[Ending] = []
+        ending = self._endings.get()
+        try:
+            while ending is not None:
+                endings.append(ending)
+                if len(endings) >= _PIPELINE_SIZE:
+                    return endings, True
+                ending = self._endings.get_nowait()
+        except Empty:
+            return endings, True
+        return endings, False
+
+    def _write(self, endings: Sequence[Ending], outage: Outage) -> None:
+        is_repeated = False
+        while endings:
+            later: list[Ending] = []
+            problem: Exception | None = None
+            for ending, reply in zip(endings, self._send(endings), strict=True):
+                if isinstance(reply, Exception) and is_outage(reply):
+                    later.append(ending)
+                    problem = reply
+                else:
+                    _note_refusal(ending, reply, is_repeated)
+            self._release((e.stream, e.entry_id) for e in endings if e not in later)
+            if problem is None:
+                outage.recovered()
+            elif self._abandoned.is_set():
+                raise BrokerUnavailable(f"Redis failed: {problem}") from problem
+            else:
+                outage.failed(problem)
+            endings, is_repeated = later, True
+
+    def _send(self, endings: Sequence[Ending]) -> list[Any]:
+        """Return the reply to each ending, an exception where there is none."""
+        with self._client.pipeline(transaction=False) as pipe:
+            for ending in endings:
+                self._queue(ending, pipe)
+            try:
+                replies: list[Any] = pipe.execute(raise_on_error=False)
+            except REDIS_ERRORS as error:
+                return [error] * len(endings)
+        return replies
+
+    def _queue(self, ending: Ending, pipe: Any) -> None:
+        body = ending.body
+        owned = (ending.stream, GROUP, self._consumer, ending.entry_id)
+        if ending.dead_reason is not None:
+            self._scripts.call("bury", *owned, ending.dead_reason, body.encode(), pipe=pipe)
+            return
+        rest = (body.outcome, body.encode(), self._cache_ttl_s)
+        self._scripts.call("complete", *owned, *rest, pipe=pipe)
+
+
+def _note_refusal(ending: Ending, reply: Any, is_repeated: bool) -> None:
+    if isinstance(reply, Exception):
+        log.get().error("result.refused", entry_id=ending.entry_id, problem=str(reply))
+    elif reply == b"LOST":
+        # after a repeat it may have been our own first attempt that took the entry
+        note = log.get().debug if is_repeated else log.get().warning
+        note("lease.lost", stream=ending.stream, entry_id=ending.entry_id)
+
+
+def _encodable(text: str) -> str:
+    """Replace lone surrogates, which have no UTF-8."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,180 @@
+"""The engine worker: prepared documents in, answers out.
+
+`python -m workers.engine_worker`, configured by `DOCMILL_*`. One thread reads ready streams into a
+window, the main thread runs batches, one writes results, one sends heartbeats. SIGTERM stops the
+reading, hands back at once what waits, lets the running batch finish within the grace period and
+hands back the rest; no delivery is counted for either. May import engine and docmill.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+import msgpack
+
+from docmill.errors import BrokerUnavailable
+from docmill.keys import GROUP
+from docmill.scripts import Scripts
+from engine.base import Engine
+from workers import engines, log, models
+from workers.batching import Limits
+from workers.completion import Serving, Writer
+from workers.feeder import Feeder, sources
+from workers.leases import Lease, Window
+from workers.lifecycle import vital_thread
+from workers.models import ModelFiles
+from workers.process import Process, run
+from workers.runner import Runner
+from workers.streams import Outage, insist
+
+_IDLE_S = 0.5
+#: Share of the grace period that the engine may use: leaves the rest for handing back, before a
+#: supervisor's patience ends.
+_ENGINE_SHARE = 0.8
+
+
+class EngineWorker:
+    """One engine and the threads around it, until the process is asked to stop."""
+
+    def __init__(self, process: Process, files: ModelFiles, engine: Engine) -> None:
+        settings, capacity = process.settings, engine.capacity()
+        self._process = process
+        self._files = files
+        self._engine = engine
+        self._context_len = min(files.context_len, capacity.context_len)
+        self._window = Window(
+            Limits(
+                min(settings.max_rows, capacity.max_rows),
+                min(settings.max_batch_tokens, capacity.max_batch_tokens),
+                settings.max_wait_s,
+            )
+        )
+        self._serving = Serving(engine.model_name, files.version, settings.digest())
+        self._writer = Writer(
+            process.client,
+            process.keys.prefix,
+            process.consumer,
+            cache_ttl_s=settings.result_cache_ttl_s,
+            release=self._window.release,
+        )
+        self._runner = Runner(process, engine, self._window, self._writer, self._serving)
+        self._is_idle = threading.Event()
+
+    def serve(self) -> None:
+        """Answer documents until the process is asked to stop."""
+        num_buckets = self._register()
+        self._process.presence.announce(
+            "ready", model=self._engine.model_name, model_version=self._files.version
+        )
+        feeder = vital_thread("feeder", self._feeder(num_buckets).run)
+        drainer = vital_thread("drainer", lambda: self._drain(feeder))
+        self._writer.start()
+        feeder.start()
+        drainer.start()
+        while not self._process.stop.is_set():
+            self._process.progress.touch()
+            batch = self._window.next_batch(_IDLE_S)
+            if batch is not None:
+                self._runner.run(batch)
+        self._is_idle.set()
+        drainer.join()
+
+    def _feeder(self, num_buckets: int) -> Feeder:
+        return Feeder(
+            self._process,
+            sources(self._process, self._files.version, num_buckets),
+            self._window,
+            self._writer,
+            self._serving,
+            self._context_len,
+        )
+
+    def _register(self) -> int:
+        """Tell what is served, which tells the reaper where to look; return how many buckets.
+
+        These never become fewer: documents may still wait where earlier bounds put them.
+        """
+        client, models_key = self._process.client, self._process.keys.models
+        bounds = self._process.settings.bucket_bounds
+
+        def register() -> int:
+            known = client.hget(models_key, self._files.version)
+            num_buckets = max(
+                msgpack.unpackb(known).get("num_buckets", 0) if known else 0, len(bounds) + 1
+            )
+            model = {
+                "name": self._engine.model_name,
+                "context_len": self._context_len,
+                "bucket_bounds": list(bounds),
+                "num_buckets": num_buckets,
+            }
+            client.hset(models_key, self._files.version, msgpack.packb(model))
+            return num_buckets
+
+        return insist(register, Outage(self._process.pause), self._process.stop.is_set)
+
+    def _drain(self, feeder: threading.Thread) -> None:
+        self._process.stop.wait()
+        grace_s = self._process.settings.grace_s
+        deadline = time.monotonic() + grace_s
+        log.get().info("worker.draining", held=len(self._window.held()), grace_s=grace_s)
+        self._process.presence.announce("draining")
+        feeder.join()
+        self._hand_back(self._window.take_waiting(), deadline)
+        has_finished = self._is_idle.wait(
+            max(0.0, deadline - (1 - _ENGINE_SHARE) * grace_s - time.monotonic())
+        )
+        self._writer.close(deadline - time.monotonic())
+        self._hand_back(self._window.held(), deadline)
+        if not has_finished:  # the engine cannot be interrupted, and nobody waits for it any more
+            self._process.presence.leave()
+            log.get().info("worker.stopped", consumer=self._process.consumer)
+            os._exit(0)
+
+    def _hand_back(self, leases: Sequence[Lease], deadline: float) -> None:
+        """Let others have these entries now, without counting a delivery."""
+        if not leases:
+            return
+        scripts = Scripts(self._process.client, self._process.keys.prefix)
+
+        def send() -> None:
+            with self._process.client.pipeline(transaction=False) as pipe:
+                for lease in leases:
+                    owned = (lease.stream, GROUP, self._process.consumer, lease.entry_id)
+                    limit = self._process.settings.max_deliveries
+                    scripts.call("redeliver", *owned, "", 0, limit, b"", pipe=pipe)
+                pipe.execute(raise_on_error=False)
+
+        try:
+            insist(send, Outage(), lambda: time.monotonic() > deadline)
+        except BrokerUnavailable as error:
+            log.get().warning("leases.left", count=len(leases), problem=str(error))
+            return
+        self._window.release((lease.stream, lease.entry_id) for lease in leases)
+        log.get().info("leases.handed_back", count=len(leases))
+
+
+def work(process: Process, create: engines.Factory = engines.create) -> None:
+    """Load the configured model and answer documents until the process is asked to stop."""
+    loaded = threading.Event()
+    vital_thread("loading", lambda: _leave_while_loading(process, loaded)).start()
+    files = models.for_settings(process.settings)
+    engine = create(process.settings, files)
+    loaded.set()
+    log.get().info("model.loaded", model=engine.model_name, version=files.version)
+    EngineWorker(process, files, engine).serve()
+    engine.close()
+
+
+def _leave_while_loading(process: Process, loaded: threading.Event) -> None:
+    """End the process if it is asked to stop while it loads: nothing is held yet."""
+    process.stop.wait()
+    if not loaded.is_set():
+        process.presence.leave()
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(run("engine", work))

@@ -1,0 +1,206 @@
+"""The entries that an engine worker owns: decoded, and held until their result is written.
+
+Decides what makes an entry unusable, and keeps what waits apart from what was taken to run; what
+runs next is decided in workers.batching. Does no I/O. May import docmill, engine.base,
+workers.batching and workers.streams.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from docmill.errors import DecodeError, InvalidDocument, Reason
+from docmill.wire import Header, Prepared
+from engine.base import Row, Sampling
+from workers import batching
+from workers.batching import Batch, Limits, Waiting
+from workers.streams import Entry
+
+_FIELDS = frozenset((b"i", b"j", b"h", b"b", b"n", b"p", b"f"))
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A document that this worker may answer while it owns the entry.
+
+    `began_at`: UNIX seconds when it was given to the engine, 0 before.
+    """
+
+    stream: str
+    entry_id: str
+    header: Header
+    prepared: Prepared
+    began_at: float = 0.0
+
+    @property
+    def row_id(self) -> str:
+        """The entry's name inside the engine; unlike the request id, new at each delivery."""
+        return f"{self.stream}/{self.entry_id}"
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """What a log line about it is bound to."""
+        header = self.header
+        return {
+            "request_id": header.request_id,
+            "job_id": header.job_id,
+            "entry_id": self.entry_id,
+        }
+
+    def row(self) -> Row:
+        """Return what the engine is given."""
+        prepared = self.prepared
+        sampling = Sampling(
+            prepared.max_tokens,
+            prepared.temperature,
+            prepared.top_p,
+            prepared.seed,
+            prepared.stop,
+        )
+        prompt = np.frombuffer(prepared.tokens, dtype="<u4")
+        return Row(self.row_id, prompt, sampling, prepared.prefix_len)
+
+
+def open_entry(entry: Entry, context_len: int) -> Lease:
+    """Decode a ready entry.
+
+    Raises:
+        DecodeError: It is no ready entry, or its records cannot be read.
+        UnsupportedSchema: A record is of another version.
+        InvalidDocument: Prompt and output do not fit the engine's context.
+    """
+    missing = _FIELDS - entry.fields.keys()
+    if missing:
+        names = ", ".join(sorted(name.decode() for name in missing))
+        raise DecodeError(f"the entry lacks the fields {names}")
+    lease = Lease(
+        entry.stream,
+        entry.entry_id,
+        Header.decode(entry.fields[b"h"]),
+        Prepared.decode(entry.fields[b"p"]),
+    )
+    num_bytes = len(lease.prepared.tokens)
+    if num_bytes == 0 or num_bytes % 4:
+        raise DecodeError(f"{num_bytes} bytes are not a prompt of 4-byte tokens")
+    needed = lease.prepared.prompt_len + lease.prepared.max_tokens
+    if needed > context_len:
+        raise InvalidDocument(
+            Reason.TOO_LONG,
+            f"{lease.prepared.prompt_len} prompt tokens and up to {lease.prepared.max_tokens} "
+            f"output tokens exceed the engine's {context_len}",
+        )
+    return lease
+
+
+class Window:
+    """All leases: those that wait, by bucket, and those taken to run. Thread-safe.
+
+    Args:
+        limits: What a batch may hold.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: dict[int, dict[Waiting[Lease], None]] = {}
+        self._held: dict[tuple[str, str], Lease] = {}
+        self._depths: Counter[tuple[int, int]] = Counter()
+        self._passes = 0
+
+    def add(self, bucket: int, rank: int, leases: Iterable[Lease]) -> None:
+        """Let leases wait in a bucket; `rank` 0 is the interactive tier."""
+        now = self._clock()
+        with self._changed:
+            for lease in leases:
+                prepared = lease.prepared
+                prompt_len = prepared.prompt_len
+                row = Waiting(lease, rank, prompt_len, prompt_len + prepared.max_tokens, now)
+                self._put(bucket, row)
+                self._held[lease.stream, lease.entry_id] = lease
+            self._changed.notify_all()
+
+    def next_batch(self, timeout_s: float) -> Batch[Lease] | None:
+        """Take the rows that run next, waiting up to `timeout_s` for a bucket to be due."""
+        give_up_at = self._clock() + timeout_s
+        with self._changed:
+            while True:
+                now = self._clock()
+                turn = batching.next_turn(self._waiting, now, self.limits, self._passes)
+                if turn.batch is not None:
+                    self._passes = turn.passes
+                    self._take(turn.batch.bucket, turn.batch.rows)
+                    return turn.batch
+                left_s = give_up_at - now
+                if left_s <= 0:
+                    return None
+                self._changed.wait(min(left_s, turn.wait_s or left_s))
+
+    def refill(
+        self, bucket: int, *, num_rows: int, num_tokens: int, num_served: int
+    ) -> tuple[Waiting[Lease], ...]:
+        """Take rows that join a running batch of `num_rows` rows and `num_tokens` tokens."""
+        room = batching.reduced(self.limits, num_rows, num_tokens)
+        with self._changed:
+            rows = batching.refill(
+                self._waiting, bucket, room, num_served, max_rows=self.limits.max_rows
+            )
+            self._take(bucket, rows)
+        return rows
+
+    def put_back(self, bucket: int, rows: Iterable[Waiting[Lease]]) -> None:
+        """Let rows wait again that were taken and could not be started."""
+        with self._changed:
+            for row in rows:
+                self._put(bucket, row)
+
+    def take_waiting(self) -> list[Lease]:
+        """Take everything that waits, to hand it back."""
+        with self._changed:
+            leases = [row.item for rows in self._waiting.values() for row in rows]
+            self._waiting.clear()
+            self._depths.clear()
+        return leases
+
+    def release(self, names: Iterable[tuple[str, str]]) -> None:
+        """Forget leases, by stream and entry id: written, or somebody else's now."""
+        with self._changed:
+            for name in names:
+                self._held.pop(name, None)
+
+    def holds(self, stream: str, entry_id: str) -> bool:
+        """Whether the entry is held here, waiting or not."""
+        return (stream, entry_id) in self._held
+
+    def held(self) -> list[Lease]:
+        """Return every lease, waiting or not."""
+        with self._changed:
+            return list(self._held.values())
+
+    def num_held(self) -> int:
+        """Return how many leases there are, waiting or not."""
+        return len(self._held)
+
+    def depth(self, bucket: int, rank: int) -> int:
+        """Return how many rows of one tier wait in a bucket."""
+        return self._depths[bucket, rank]
+
+    def wait_for_change(self, timeout_s: float) -> None:
+        """Sleep until rows are taken to run, at most `timeout_s`."""
+        with self._changed:
+            self._changed.wait(timeout_s)
+
+    def _put(self, bucket: int, row: Waiting[Lease]) -> None:
+        self._waiting.setdefault(bucket, {})[row] = None
+        self._depths[bucket, row.rank] += 1
+
+    def _take(self, bucket: int, rows: Iterable[Waiting[Lease]]) -> None:
+        for row in rows:
+            del self._waiting[bucket][row]
+            self._depths[bucket, row.rank] -= 1
+        self._changed.notify_all()

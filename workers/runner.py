@@ -1,0 +1,175 @@
+"""Runs batches on the engine, and sees to it that every row of them ends.
+
+Decides what happens when the engine fails: rows without an event are tried once more, each alone,
+so that one of them cannot take its neighbours along; then they fail. Everything runs in the thread
+that calls `run`. May import docmill, engine.base and the shared modules in workers.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import redis
+
+from docmill.errors import BrokerUnavailable, EngineError
+from docmill.keys import GROUP
+from docmill.scripts import Scripts
+from engine.base import Engine, Event, Refill, Row, RowDone
+from workers import log
+from workers.batching import Batch, Waiting
+from workers.completion import Ending, Serving, Writer
+from workers.leases import Lease, Window
+from workers.lifecycle import wall_clock
+from workers.process import Process
+from workers.streams import Outage, insist
+
+
+class Runner:
+    """Answers rows from the window with one engine.
+
+    Args:
+        process: The process this runs in; its `stop` ends refilling.
+        engine: Answers rows.
+        window: Where rows come from.
+        writer: Takes their results.
+        serving: What answers; goes into results.
+        clock: UNIX seconds, for deadlines.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        engine: Engine,
+        window: Window,
+        writer: Writer,
+        serving: Serving,
+        clock: Callable[[], float] = wall_clock,
+    ) -> None:
+        self._process = process
+        self._engine = engine
+        self._window = window
+        self._writer = writer
+        self._serving = serving
+        self._clock = clock
+        self._scripts = Scripts(process.client, process.keys.prefix)
+        self._outage = Outage(process.pause)
+        self._running: dict[str, Lease] = {}
+        self._num_served = 0
+
+    def run(self, batch: Batch[Lease]) -> None:
+        """Run a batch and what refills it, until every row has ended or is to be handed back."""
+        self._num_served = 0
+        rows = self._start(batch.bucket, batch.rows, self._process.stop.is_set)
+        if not rows:
+            return
+        log.get().debug("batch.formed", bucket=batch.bucket, rows=len(rows))
+        error = self._answer(rows, lambda room: self._refill(batch.bucket, room))
+        for lease in list(self._running.values()):
+            self._answer_alone(lease, error)
+
+    def _answer_alone(self, lease: Lease, error: EngineError) -> None:
+        """Give a row that the engine left without an event a second try; then it fails."""
+        if self._process.stop.is_set():
+            return  # handed back, for another worker to try
+        log.get().warning("row.retried", code=error.code, **lease.ids)
+        error = self._answer([lease.row()], None)
+        if self._running.pop(lease.row_id, None) is not None:
+            self._fail(lease, error)
+
+    def _answer(self, rows: Sequence[Row], refill: Refill | None) -> EngineError:
+        """Run rows; return why those of them that are left over have no event."""
+        try:
+            for event in self._engine.run(rows, refill):
+                self._process.progress.touch()
+                self._end(event)
+        except EngineError as error:
+            log.get().warning("batch.failed", code=error.code, problem=error.message)
+            return error
+        except Exception as error:  # noqa: BLE001 - a model may raise anything; the worker lives on
+            log.get().exception("batch.failed", rows=len(rows))
+            return EngineError(f"{type(error).__name__}: {error}")
+        return EngineError("the engine ended without an answer to this document")
+
+    def _end(self, event: Event) -> None:
+        lease = self._running.pop(event.row_id, None)
+        if lease is None:
+            log.get().error("event.unknown", row_id=event.row_id)
+        elif isinstance(event, RowDone):
+            body = self._serving.answer(lease, event)
+            self._writer.put(Ending(lease.stream, lease.entry_id, body))
+        else:
+            self._fail(lease, event.error)
+
+    def _fail(self, lease: Lease, error: EngineError) -> None:
+        log.get().warning("document.failed", code=error.code, problem=error.message, **lease.ids)
+        body = self._serving.failure(error.code, error.message)
+        self._writer.put(Ending(lease.stream, lease.entry_id, body))
+
+    def _refill(self, bucket: int, room: int) -> list[Row]:
+        """Give the engine up to `room` more rows; none rather than wait for Redis."""
+        self._process.progress.touch()
+        if self._process.stop.is_set():
+            return []
+        num_tokens = sum(
+            lease.prepared.prompt_len + lease.prepared.max_tokens
+            for lease in self._running.values()
+        )
+        num_rows = max(len(self._running), self._window.limits.max_rows - room)
+        taken = self._window.refill(
+            bucket, num_rows=num_rows, num_tokens=num_tokens, num_served=self._num_served
+        )
+        return self._start(bucket, taken, lambda: True) if taken else []
+
+    def _start(
+        self, bucket: int, taken: Sequence[Waiting[Lease]], give_up: Callable[[], bool]
+    ) -> list[Row]:
+        """Mark rows as running in Redis and return those that may run.
+
+        When Redis does not answer and `give_up` says so, all wait again.
+        """
+        leases = self._unexpired(row.item for row in taken)
+        try:
+            verdicts = self._begin(leases, give_up) if leases else []
+        except BrokerUnavailable:
+            self._window.put_back(bucket, [row for row in taken if row.item in leases])
+            return []
+        started = [lease for lease in map(self._admit, leases, verdicts) if lease is not None]
+        self._num_served += len(started)
+        return [lease.row() for lease in started]
+
+    def _unexpired(self, leases: Iterable[Lease]) -> list[Lease]:
+        now = self._clock()
+        kept = []
+        for lease in leases:
+            deadline_at = lease.header.deadline_at
+            if deadline_at is None or now < deadline_at:
+                kept.append(lease)
+            else:
+                self._writer.put(Ending(lease.stream, lease.entry_id, self._serving.expiry()))
+        return kept
+
+    def _begin(self, leases: Sequence[Lease], give_up: Callable[[], bool]) -> list[Any]:
+        owned = [name for lease in leases for name in (lease.stream, lease.entry_id)]
+        try:
+            verdicts: list[Any] = insist(
+                lambda: self._scripts.call("begin", GROUP, self._process.consumer, *owned),
+                self._outage,
+                give_up,
+            )
+        except redis.ResponseError as error:
+            if len(leases) > 1:  # one of them is at fault: find it, let the others run
+                return [verdict for lease in leases for verdict in self._begin([lease], give_up)]
+            log.get().error("lease.refused", problem=str(error), **leases[0].ids)
+            return [b"LOST"]
+        return verdicts
+
+    def _admit(self, lease: Lease, verdict: bytes) -> Lease | None:
+        if verdict == b"RUN":
+            lease.began_at = self._clock()
+            self._running[lease.row_id] = lease
+            return lease
+        self._window.release([(lease.stream, lease.entry_id)])
+        if verdict == b"DROPPED":  # its job was cancelled
+            log.get().debug("document.dropped", **lease.ids)
+        else:
+            log.get().warning("lease.lost", **lease.ids)
+        return None
