@@ -12,6 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 MODEL := smollm2-135m
 BENCHES = $(filter-out bench.__init__,$(patsubst bench/%.py,bench.%,$(wildcard bench/*.py)))
 COMPOSE := docker compose
+WORKERS := preprocess engine control
 
 ##@ Use it
 demo: model ## Answer real documents with a small real model; writes JSONL
@@ -21,7 +22,7 @@ model: $(VENV) ## Fetch and convert the small model (once)
 	$(BIN)/python -m workers.models $(MODEL)
 
 up: ## Start the service in containers and wait until it is healthy
-	$(COMPOSE) up --build --detach --wait
+	$(COMPOSE) up --build --detach --wait $(WORKERS)
 
 down: ## Stop the containers; their volumes stay
 	$(COMPOSE) down

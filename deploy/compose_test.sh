@@ -47,9 +47,13 @@ main() {
   REDIS_PORT=$(free_port)
   export REDIS_PORT
   is_up=1
-  compose build --quiet
+  compose --progress plain build >"$work/build.log" 2>&1 || {
+    tail -n 40 "$work/build.log"
+    return 1
+  }
   say "image built"
-  compose up --detach --wait --wait-timeout 300
+  # by name, because compose takes the end of the others, which run once, for a failure
+  compose up --detach --wait --wait-timeout 300 preprocess engine control
   say "all services are healthy"
   compose ps
   password=$(compose exec -T redis cat /run/docmill/redis_password)
