@@ -161,7 +161,7 @@ def connection_error(error: BaseException, url: str) -> BrokerUnavailable:
         says = f"does not allow this user what docmill needs ({text}); extend its ACL"
     elif isinstance(error, MasterNotFoundError):
         says = "has no master that its sentinels know; check the service name and the sentinels"
-    elif isinstance(error, OutOfMemoryError) or "OOM" in text:
+    elif is_out_of_memory(error):
         says = "is out of memory; raise maxmemory, or wait until documents have been answered"
     elif isinstance(error, redis.TimeoutError):
         says = f"did not answer in time ({text}); is it overloaded, or the address wrong?"
@@ -183,6 +183,13 @@ def _reason(error: BaseException, text: str) -> str:
             return cause.strerror
         cause = cause.__cause__ or cause.__context__
     return text or type(error).__name__
+
+
+def is_out_of_memory(error: object) -> bool:
+    """Tell whether Redis refused a write for want of memory; nothing was written."""
+    return isinstance(error, OutOfMemoryError) or (
+        isinstance(error, ResponseError) and str(error).startswith("OOM")
+    )
 
 
 def is_passing(error: BaseException) -> bool:

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     UNKNOWN_MODEL = "unknown_model"
     BAD_REQUEST = "bad_request"
     BAD_LINE = "bad_line"
+    UNREADABLE = "unreadable"
     DUPLICATE_CUSTOM_ID = "duplicate_custom_id"
 
 

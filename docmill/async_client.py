@@ -1,0 +1,251 @@
+"""The client for asyncio: the same operations, each carried out whole in a thread.
+
+Not a second implementation. An await that is cancelled leaves its thread to finish the exchange it
+has begun, so a connection is never left one reply behind, where the next caller would read another
+caller's data. Decides only how operations meet the event loop. May import docmill.client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
+
+from docmill.client import DEFAULT_URL, Client
+from docmill.errors import JobCancelled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from docmill.client import DocumentLike, Documents
+    from docmill.job import Cursor, Job, JobStatus
+    from docmill.results import Result
+
+T = TypeVar("T")
+
+#: Operations under way at once; the rest wait for their turn.
+MAX_THREADS = 32
+
+#: Documents taken from an asynchronous source at once, and how long that may take.
+_TAKE_DOCS = 64
+_TAKE_S = 0.05
+_LOOK_FOR_STOP_S = 0.5
+
+
+class SubmitOptions(TypedDict, total=False):
+    """The keyword arguments of `Client.submit`, which describes them."""
+
+    prompt: str | None
+    messages: Sequence[Mapping[str, Any]] | None
+    model: str | None
+    max_tokens: int
+    temperature: float
+    top_p: float
+    stop: str | Sequence[str]
+    seed: int | None
+    tier: Literal["interactive", "batch"]
+    deadline: float | timedelta | datetime | None
+    truncate: Literal["head", "refuse"]
+    job_id: str | None
+    name: str | None
+    result_ttl: float | timedelta
+    on_full: Literal["wait", "raise"]
+    progress: bool
+
+
+class AsyncClient:
+    """`Client` for asyncio; see there for what each operation does and raises.
+
+    Every operation runs whole in a thread of the client's own. Cancelling an await returns at once
+    and never disturbs another operation: a submission stops after the chunk it is sending (submit
+    again with the same job id to go on), and a result that arrives meanwhile is kept for the next
+    `anext`.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        namespace: str = "default",
+        *,
+        reconnect_s: float = 60.0,
+        max_document_bytes: int = 16 * 1024 * 1024,
+    ) -> None:
+        self._client = Client(
+            url, namespace, reconnect_s=reconnect_s, max_document_bytes=max_document_bytes
+        )
+        self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="docmill")
+
+    async def _run(self, operation: Callable[..., T], *args: Any) -> T:
+        return await asyncio.wrap_future(self._executor.submit(operation, *args))
+
+    async def submit(
+        self,
+        documents: Documents | AsyncIterable[DocumentLike],
+        **options: Unpack[SubmitOptions],
+    ) -> AsyncJob:
+        """Submit documents as one job; asynchronous iterables are streamed as well."""
+        stop = threading.Event()
+        guarded = _guarded(documents, stop)
+        try:
+            job = await self._run(lambda: self._client.submit(guarded, **options))
+        finally:
+            stop.set()
+        return AsyncJob(self, job)
+
+    async def job(self, job_id: str) -> AsyncJob:
+        """Come back to a job."""
+        return AsyncJob(self, await self._run(self._client.job, job_id))
+
+    async def ping(self) -> None:
+        """Make sure that Redis answers."""
+        await self._run(self._client.ping)
+
+    async def close(self) -> None:
+        """Wait for operations under way, then close the connections."""
+        await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
+        self._client.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the client; it is closed at the block's end."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        await self.close()
+
+
+class AsyncJob:
+    """`Job` for asyncio. Made by `AsyncClient.submit` and `AsyncClient.job`."""
+
+    def __init__(self, client: AsyncClient, job: Job) -> None:
+        self._client = client
+        self._job = job
+
+    def __repr__(self) -> str:
+        """Name the job."""
+        return f"AsyncJob({self.id!r})"
+
+    @property
+    def id(self) -> str:
+        """The job's id; `AsyncClient.job(id)` comes back to it."""
+        return self._job.id
+
+    async def status(self) -> JobStatus:
+        """Return the job's counts."""
+        return await self._client._run(self._job.status)
+
+    def results(
+        self, timeout: float | None = None, after: str | None = None
+    ) -> AsyncIterator[Result]:
+        """Iterate over every result in completion order, and end when the job does."""
+        from docmill.job import Cursor
+
+        return _AsyncResults(self._client, Cursor(self._job, timeout, after))
+
+    async def wait(self, progress: bool = True, timeout: float | None = None) -> JobStatus:  # noqa: ASYNC109 - the same arguments as Job.wait
+        """Wait until the job ends and return its final counts."""
+        from docmill.job import POLL_S, Patience
+        from docmill.progress import show_progress
+
+        patience = Patience(timeout)
+        with show_progress(is_shown=progress) as reporter:
+            while True:
+                status = await self._client._run(self._job._look, reporter, patience)
+                if status.is_finished:
+                    return status
+                await asyncio.sleep(POLL_S)
+
+    async def cancel(self) -> int:
+        """Take back every document that no engine has begun; return how many these were."""
+        return await self._client._run(self._job.cancel)
+
+
+class _AsyncResults:
+    """An iterator that keeps a read under way when the await for it is cancelled."""
+
+    def __init__(self, client: AsyncClient, cursor: Cursor) -> None:
+        self._client = client
+        self._cursor = cursor
+        self._ready: deque[Result] = deque()
+        self._reading: asyncio.Future[list[Result] | None] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Result:
+        while not self._ready:
+            if self._reading is None:
+                self._reading = asyncio.ensure_future(self._client._run(self._cursor.poll))
+            page = await asyncio.shield(self._reading)
+            self._reading = None
+            if page is None:
+                raise StopAsyncIteration
+            self._ready.extend(page)
+        return self._ready.popleft()
+
+
+def _guarded(documents: Any, stop: threading.Event) -> Any:
+    """Wrap an iterable so that it ends with an error once `stop` is set."""
+    if isinstance(documents, AsyncIterable):
+        return _pull(documents, asyncio.get_running_loop(), stop)
+    if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
+        return documents  # a path, or what the client refuses
+    return _until(documents, stop)
+
+
+def _until(documents: Iterable[T], stop: threading.Event) -> Iterator[T]:
+    for document in documents:
+        if stop.is_set():
+            raise _stopped()
+        yield document
+
+
+def _stopped() -> JobCancelled:
+    return JobCancelled("the submission was cancelled by its caller; submit again to go on")
+
+
+def _pull(
+    documents: AsyncIterable[T], loop: asyncio.AbstractEventLoop, stop: threading.Event
+) -> Iterator[T]:
+    """Iterate in a thread over a source that lives on the event loop."""
+    iterator = aiter(documents)
+    is_at_end = False
+    while not is_at_end:
+        taking = asyncio.run_coroutine_threadsafe(_take(iterator), loop)
+        chunk, is_at_end = _result_of(taking, stop)
+        yield from _until(chunk, stop)
+
+
+async def _take(iterator: AsyncIterator[T]) -> tuple[list[T], bool]:
+    """Take what comes within a short time, at least one; also tell whether that was all."""
+    chunk: list[T] = []
+    ends_at = asyncio.get_running_loop().time() + _TAKE_S
+    async for document in iterator:
+        chunk.append(document)
+        if len(chunk) >= _TAKE_DOCS or asyncio.get_running_loop().time() > ends_at:
+            return chunk, False
+    return chunk, True
+
+
+def _result_of(taking: Future[T], stop: threading.Event) -> T:
+    """Wait for the event loop, which may have ended without telling."""
+    while not stop.is_set():
+        try:
+            return taking.result(timeout=_LOOK_FOR_STOP_S)
+        except TimeoutError:
+            if taking.done():  # the source's own
+                raise
+        except CancelledError as error:
+            raise _stopped() from error
+    taking.cancel()
+    raise _stopped()

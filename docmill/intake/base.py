@@ -1,0 +1,76 @@
+"""What intake hands over: a document, or the reason why there is none.
+
+May import docmill.errors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from docmill.errors import Reason
+
+#: Documents above this are refused before they reach Redis; the service has the same default.
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+
+#: Longest custom id, in bytes of UTF-8.
+MAX_ID_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text to be answered.
+
+    Args:
+        custom_id: The caller's name for it, unique in its job.
+        text: The text, or its bytes as they are on disk.
+        encoding: Of the bytes, if `text` is bytes.
+        options: What this document asks instead of its job: prompt, messages, max_tokens, ….
+        source: Where it came from, handed back with its result.
+    """
+
+    custom_id: str
+    text: str | bytes
+    encoding: str = "utf-8"
+    options: Mapping[str, Any] | None = None
+    source: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A document that cannot be used; it becomes an error record and its neighbours run."""
+
+    custom_id: str
+    code: Reason
+    message: str
+    source: Mapping[str, Any] | None = None
+
+    @property
+    def line(self) -> int | None:
+        """The 1-based line in the source file, if it was a line."""
+        return (self.source or {}).get("line")
+
+
+Item = Document | Refusal
+
+
+def position_of(source: Mapping[str, Any] | None, number: int) -> str:
+    """Say where an item stands: `file:line`, `file`, or `document 3` (1-based)."""
+    if not source or "file" not in source:
+        return f"document {number}"
+    line = source.get("line")
+    return f"{source['file']}:{line}" if line else str(source["file"])
+
+
+def id_problem(custom_id: object) -> str | None:
+    """Say why this cannot be a custom id, or return None."""
+    if not isinstance(custom_id, str):
+        return f"custom_id must be text, got {type(custom_id).__name__}"
+    if not custom_id:
+        return "custom_id is empty"
+    try:
+        size = len(custom_id.encode())
+    except UnicodeEncodeError:
+        return f"custom_id {custom_id!a:.80} holds half a surrogate pair"
+    if size > MAX_ID_BYTES:
+        return f"custom_id of {size} bytes is longer than {MAX_ID_BYTES}"
+    return None

@@ -1,0 +1,82 @@
+"""Look through input before anything is queued: how much is there, and what is wrong with it.
+
+May import nothing of docmill but its intake.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from docmill.intake.base import MAX_DOCUMENT_BYTES, Item, Refusal, position_of
+from docmill.intake.files import Paths, read
+
+#: Problems and duplicates kept word for word; the rest is counted.
+MAX_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A custom id that stands twice, and where."""
+
+    custom_id: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        return f"custom_id {self.custom_id!r} stands twice: {self.first} and {self.second}"
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a look through the input found.
+
+    `count` documents can be used; `problems` and `duplicates` hold the first of each kind, and
+    `num_problems` and `num_duplicates` say how many there are.
+    """
+
+    count: int = 0
+    problems: list[Refusal] = field(default_factory=list)
+    duplicates: list[Duplicate] = field(default_factory=list)
+    num_problems: int = 0
+    num_duplicates: int = 0
+
+    def add_problem(self, refusal: Refusal) -> None:
+        """Count a problem, and keep it if it is among the first."""
+        self.num_problems += 1
+        if len(self.problems) < MAX_KEPT:
+            self.problems.append(refusal)
+
+    def add_duplicate(self, duplicate: Duplicate) -> None:
+        """Count a duplicate, and keep it if it is among the first."""
+        self.num_duplicates += 1
+        if len(self.duplicates) < MAX_KEPT:
+            self.duplicates.append(duplicate)
+
+
+def scan(
+    paths: Paths, *, encoding: str = "utf-8", max_document_bytes: int = MAX_DOCUMENT_BYTES
+) -> Scan:
+    """Read all input once and report on it; nothing is sent anywhere.
+
+    Raises:
+        IntakeError: A path does not exist, a folder cannot be read or is empty.
+
+    Cost: One pass over the files; memory grows with the number of custom ids only.
+    """
+    return scan_items(read(paths, encoding=encoding, max_document_bytes=max_document_bytes))
+
+
+def scan_items(items: Iterable[Item]) -> Scan:
+    """Report on items that are already being read."""
+    found = Scan()
+    first_at: dict[str, str] = {}
+    for number, item in enumerate(items, start=1):
+        if isinstance(item, Refusal):
+            found.add_problem(item)
+        else:
+            found.count += 1
+        position = position_of(item.source, number)
+        first = first_at.setdefault(item.custom_id, position)
+        if first != position:
+            found.add_duplicate(Duplicate(item.custom_id, first, position))
+    return found

@@ -1,0 +1,88 @@
+"""Documents from Python values: whatever a caller has in a list or generator.
+
+May import docmill.errors.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from typing import Any
+
+from docmill.errors import IntakeError, Reason
+from docmill.intake.base import Document, Item, Refusal, id_problem
+from docmill.intake.files import read
+from docmill.intake.jsonl import PLAIN_OPTIONS
+from docmill.intake.openai_batch import UnsupportedRequest, parse_request
+
+
+def items_of(documents: Any, *, encoding: str = "utf-8", max_document_bytes: int) -> Iterator[Item]:
+    """Yield what `documents` holds as documents and refusals, one at a time.
+
+    A path is read; a text on its own is refused, because iterating over it would make every letter
+    a document.
+
+    Raises:
+        IntakeError: `documents` is a single text, or nothing that can be iterated over.
+    """
+    if isinstance(documents, PathLike):
+        return read(documents, encoding=encoding, max_document_bytes=max_document_bytes)
+    if isinstance(documents, str | bytes | Mapping | Document):
+        raise IntakeError(
+            "documents must be a list or another iterable, not a single "
+            f"{type(documents).__name__}; put it into a list, or use docmill.read(path)"
+        )
+    if not isinstance(documents, Iterable):
+        raise IntakeError(f"documents must be iterable, got {type(documents).__name__}")
+    return _items(documents, encoding, max_document_bytes)
+
+
+def _items(documents: Iterable[Any], encoding: str, max_document_bytes: int) -> Iterator[Item]:
+    for number, value in enumerate(documents, start=1):
+        if isinstance(value, PathLike):
+            yield from read(value, encoding=encoding, max_document_bytes=max_document_bytes)
+        else:
+            yield item_of(value, number)
+
+
+def item_of(value: Any, number: int) -> Item:
+    """Turn one value into a document; `number` (1-based) names it if nothing else does."""
+    if isinstance(value, str | bytes):
+        return Document(f"document-{number}", value)
+    if isinstance(value, Document | Refusal):
+        problem = id_problem(value.custom_id)
+        return _refusal(number, problem) if problem else value
+    if isinstance(value, tuple | list) and len(value) == 2:
+        return _checked(value[0], value[1], None, number)
+    if isinstance(value, Mapping):
+        return _from_mapping(value, number)
+    return _refusal(number, f"{type(value).__name__} cannot be a document")
+
+
+def _from_mapping(fields: Mapping[str, Any], number: int) -> Item:
+    custom_id = fields.get("custom_id", fields.get("id", f"document-{number}"))
+    if isinstance(custom_id, int) and not isinstance(custom_id, bool):
+        custom_id = str(custom_id)
+    if "body" in fields:
+        try:
+            text, options = parse_request(fields)
+        except UnsupportedRequest as error:
+            problem = id_problem(custom_id)
+            return _refusal(number, str(error), None if problem else custom_id)
+        return _checked(custom_id, text, options, number)
+    own = {name: fields[name] for name in PLAIN_OPTIONS if fields.get(name) is not None}
+    return _checked(custom_id, fields.get("text"), own or None, number)
+
+
+def _checked(custom_id: Any, text: Any, options: dict[str, Any] | None, number: int) -> Item:
+    problem = id_problem(custom_id)
+    if problem:
+        return _refusal(number, problem)
+    if not isinstance(text, str | bytes):
+        return _refusal(
+            number, f"its text must be str or bytes, got {type(text).__name__}", custom_id
+        )
+    return Document(custom_id, text, options=options)
+
+
+def _refusal(number: int, problem: str, custom_id: str | None = None) -> Refusal:
+    name = custom_id or f"document-{number}"
+    return Refusal(name, Reason.BAD_REQUEST, f"document {number}: {problem}")

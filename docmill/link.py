@@ -1,0 +1,92 @@
+"""A namespace on a Redis, with the patience to sit out a restart.
+
+Decides when a failed call is made again: everything called through `Link.run` is idempotent, so a
+reply lost with its connection may be asked for anew. May import redis through docmill.connection.
+"""
+
+import logging
+import random
+import re
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from docmill.connection import REDIS_ERRORS, connect, connection_error, is_passing
+from docmill.errors import ConfigError
+from docmill.keys import Keys
+from docmill.scripts import Scripts
+
+T = TypeVar("T")
+
+#: The longest BLOCK of a client's reads, in seconds.
+BLOCK_S = 2.0
+
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
+_NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_log = logging.getLogger("docmill")
+
+
+def pause_s(attempt: int) -> float:
+    """Return how long to wait before trying again: doubling, bounded, spread out by chance."""
+    longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * float(2 ** min(attempt, 10)))
+    return longest * (0.5 + random.random() / 2)  # noqa: S311 - spreads load, keeps no secret
+
+
+class Link:
+    """The connection, keys and scripts of one namespace; thread-safe.
+
+    Args:
+        url: See `docmill.connection.connect`.
+        namespace: Separates installations that share one Redis.
+        reconnect_s: How long a connection that worked before may be away. One that never worked
+            fails at once, unless Redis says that it is loading its data.
+
+    Raises:
+        ConfigError: The URL or the namespace cannot be used.
+    """
+
+    def __init__(self, url: str, namespace: Any, reconnect_s: float) -> None:
+        if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
+            raise ConfigError(
+                f"namespace {namespace!r:.80} must be 1 to 64 letters, digits, dots, dashes or "
+                "underscores"
+            )
+        self.url = url
+        self.client: Any = connect(url, block_s=BLOCK_S)
+        self.keys = Keys(namespace)
+        self.scripts = Scripts(self.client, self.keys.prefix)
+        self._reconnect_s = reconnect_s
+        self._has_worked = False
+
+    def run(self, operation: Callable[[], T]) -> T:
+        """Run something idempotent, again for as long as Redis is away for a while.
+
+        Raises:
+            BrokerUnavailable: Redis cannot be reached, or refuses; the driver's error is its cause.
+        """
+        give_up_at: float | None = None
+        attempt = 0
+        while True:
+            try:
+                value = operation()
+            except REDIS_ERRORS as error:
+                now = time.monotonic()
+                give_up_at = give_up_at or now + self._reconnect_s
+                if not self._may_wait(error) or now >= give_up_at:
+                    raise connection_error(error, self.url) from error
+                if attempt == 0:
+                    _log.warning("%s; trying again", connection_error(error, self.url))
+                time.sleep(pause_s(attempt))
+                attempt += 1
+            else:
+                self._has_worked = True
+                return value
+
+    def _may_wait(self, error: Exception) -> bool:
+        # a Redis that is loading is there, so the address is right
+        return is_passing(error) and (self._has_worked or "LOADING" in str(error).upper())
+
+    def close(self) -> None:
+        """Close the connections; the link cannot be used afterwards."""
+        self.client.close()

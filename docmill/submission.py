@@ -1,0 +1,227 @@
+"""Carry documents into a job: chunk by chunk, as fast as Redis takes them, each exactly once.
+
+Decides the size of a chunk, what is sent again, and which custom ids are duplicates; knows nothing
+of where documents come from. Every step is idempotent by (job id, custom id), so whatever had no
+reply is simply sent again. May import docmill.link and docmill.envelope.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from docmill.connection import connection_error, is_out_of_memory
+from docmill.envelope import Envelope, Envelopes, Terms
+from docmill.errors import IntakeError, JobCancelled, JobNotFound, QueueFull
+from docmill.intake.base import Document, Item
+from docmill.link import Link, pause_s
+from docmill.request import SpecBook
+from docmill.scripts import ScriptName
+from docmill.wire import SCHEMA_VERSION
+
+#: A chunk is sent when it has so many documents, or bytes, or is so old.
+CHUNK_DOCS = 64
+CHUNK_BYTES = 1024 * 1024
+CHUNK_AGE_S = 0.2
+
+_log = logging.getLogger("docmill")
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a submission did: `seen` were in the job before, `refused` became error records."""
+
+    accepted: int = 0
+    seen: int = 0
+    refused: int = 0
+
+    @property
+    def total(self) -> int:
+        """All documents that have been dealt with."""
+        return self.accepted + self.seen + self.refused
+
+
+class FirstSeen:
+    """Where each custom id of a submission stood first.
+
+    Holds two integers an id instead of texts, about 100 bytes: a million ids fit into 100 MB. Two
+    ids with the same hash are told apart by the job itself, which answers for the exact id.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[int, int] = {}
+        self._files: list[str] = []
+
+    def note(self, item: Item, number: int) -> tuple[str, str | None]:
+        """Return where an item stands, and where its custom id stood before, if it did."""
+        code = self._code(item, number)
+        first = self._first.setdefault(hash(item.custom_id), code)
+        return self._text(code), None if first == code else self._text(first)
+
+    def _code(self, item: Item, number: int) -> int:
+        line = item.source.get("line") if item.source else None
+        if not item.source or not isinstance(line, int):
+            return number
+        name = str(item.source.get("file"))
+        if not self._files or self._files[-1] != name:
+            self._files.append(name)
+        return len(self._files) << 40 | line
+
+    def _text(self, code: int) -> str:
+        file, line = code >> 40, code & (1 << 40) - 1
+        return f"{self._files[file - 1]}:{line}" if file else f"document {line}"
+
+
+class Submission:
+    """Sends one stream of documents into one job.
+
+    Args:
+        link: Where to.
+        terms: What holds for all documents.
+        specs: What is asked about them.
+        on_open: Called once the job exists, before the first document is sent.
+        on_progress: Called after each chunk.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        terms: Terms,
+        specs: SpecBook,
+        on_open: Callable[[], None] | None = None,
+        on_progress: Callable[[Counts], None] | None = None,
+    ) -> None:
+        self.counts = Counts()
+        self._link = link
+        self._terms = terms
+        self._specs = specs
+        self._on_open = on_open
+        self._on_progress = on_progress
+        self._envelopes = Envelopes(terms, specs)
+        self._seen = FirstSeen()
+        self._chunk: list[Envelope] = []
+        self._chunk_bytes = 0
+        self._chunk_started = 0.0
+        self._has_waited = False
+
+    def run(self, items: Iterable[Item]) -> Counts:
+        """Send everything and seal the job.
+
+        Raises:
+            IntakeError: There are no documents; nothing was sent.
+            JobRejected: The first document has no prompt; nothing was sent.
+            JobCancelled: The job takes no more documents.
+            JobNotFound: The job vanished from Redis while documents were sent.
+            QueueFull: The backlog is full and the terms say not to wait.
+            BrokerUnavailable: Redis was away for too long.
+        """
+        number = 0
+        for number, item in enumerate(items, start=1):
+            if number == 1:
+                self._open(item)
+            self._add(item, number)
+        if number == 0:
+            raise IntakeError("there are no documents to submit")
+        self._flush()
+        if not self._call("seal", self._terms.job_id):
+            raise self._gone()
+        return self.counts
+
+    def _open(self, first: Item) -> None:
+        if isinstance(first, Document) and not first.options:
+            self._specs.spec()  # no prompt at all is the caller's mistake, not the document's
+        terms = self._terms
+        meta = msgpack.packb({"v": SCHEMA_VERSION, "name": terms.name, "tier": terms.tier})
+        if self._call("open", terms.job_id, terms.result_ttl_s, meta) == b"CANCELLED":
+            raise JobCancelled(f"job {terms.job_id} was cancelled and takes no more documents")
+        if self._on_open:
+            self._on_open()
+
+    def _call(self, script: ScriptName, *args: Any) -> Any:
+        return self._link.run(lambda: self._link.scripts.call(script, *args))
+
+    def _gone(self) -> JobNotFound:
+        return JobNotFound(
+            f"job {self._terms.job_id} is gone from Redis; its documents must be submitted again"
+        )
+
+    def _add(self, item: Item, number: int) -> None:
+        """Put an item into the chunk, and send the chunk when it is due."""
+        position, earlier = self._seen.note(item, number)
+        if earlier:
+            # rare: with all before it settled, the reply tells a duplicate from a hash collision
+            self._flush()
+        envelope = self._envelopes.make(item, position, earlier)
+        if not self._chunk:
+            self._chunk_started = time.monotonic()
+        self._chunk.append(envelope)
+        self._chunk_bytes += envelope.num_bytes
+        is_full = len(self._chunk) >= CHUNK_DOCS or self._chunk_bytes >= CHUNK_BYTES
+        if is_full or time.monotonic() - self._chunk_started > CHUNK_AGE_S:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send the chunk until everything in it has been accepted, seen or refused."""
+        attempt = 0
+        while self._chunk:
+            waiting: list[Envelope] = []
+            again: list[Envelope] = []
+            for envelope, reply in zip(self._chunk, self._exchange(), strict=True):
+                if reply == b"FULL" or is_out_of_memory(reply):
+                    waiting.append(envelope)
+                else:
+                    again += self._settle(envelope, reply)
+            self._chunk = waiting + again
+            if waiting:
+                self._wait_for_room(attempt)
+                attempt += 1
+        self._chunk_bytes = 0
+        if self._on_progress:
+            self._on_progress(self.counts)
+
+    def _exchange(self) -> list[Any]:
+        def send() -> list[Any]:
+            pipe = self._link.client.pipeline(transaction=False)
+            for envelope in self._chunk:
+                self._link.scripts.call(envelope.script, *envelope.args, pipe=pipe)
+            replies: list[Any] = pipe.execute(raise_on_error=False)
+            return replies
+
+        return self._link.run(send)
+
+    def _settle(self, envelope: Envelope, reply: Any) -> list[Envelope]:
+        """Take note of a final reply; a duplicate returns the error record to send for it."""
+        if reply == b"OK":
+            if envelope.script == "submit":
+                self.counts.accepted += 1
+            else:
+                self.counts.refused += 1
+        elif reply == b"SEEN" and envelope.earlier:
+            return [self._envelopes.duplicate(envelope)]
+        elif reply == b"SEEN":
+            self.counts.seen += 1
+        elif reply == b"CANCELLED":
+            raise JobCancelled(f"job {self._terms.job_id} was cancelled while it was filled")
+        elif reply == b"CLOSED":
+            raise self._gone()
+        else:
+            raise connection_error(reply, self._link.url) from reply
+        return []
+
+    def _wait_for_room(self, attempt: int) -> None:
+        names = ("docs", "bytes", "max_docs", "max_bytes")
+        values = self._link.run(lambda: self._link.client.hmget(self._link.keys.backlog, names))
+        depth = {name: int(value or 0) for name, value in zip(names, values, strict=True)}
+        message = (
+            f"the backlog is full: {depth['docs']} documents, {depth['bytes']} bytes accepted and "
+            "not yet answered"
+        )
+        if not self._terms.waits_when_full:
+            raise QueueFull(message, **depth)
+        if not self._has_waited:
+            _log.warning("%s; waiting for room", message)
+            self._has_waited = True
+        time.sleep(pause_s(attempt))
