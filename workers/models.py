@@ -125,8 +125,9 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _context_len(config: dict[str, Any], path: Path) -> int:
-    for part in (config, config.get("text_config")):
-        for name in _CONTEXT_LEN_NAMES if isinstance(part, dict) else ():
+    parts = [part for part in (config, config.get("text_config")) if isinstance(part, dict)]
+    for part in parts:
+        for name in _CONTEXT_LEN_NAMES:
             context_len = part.get(name)
             if isinstance(context_len, int) and context_len > 0:
                 return context_len

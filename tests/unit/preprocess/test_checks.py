@@ -1,0 +1,170 @@
+"""From bytes to text, or to a reason."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docmill.errors import Reason
+from docmill.wire import Failure
+from preprocess.checks import Text, read
+from tests.support.cases import CASES, documents
+
+
+def _check(document: bytes, encoding: str = "utf-8") -> Text | Failure:
+    return read(document, encoding, max_bytes=100_000)
+
+
+def _code_of(document: bytes, encoding: str = "utf-8") -> str:
+    outcome = _check(document, encoding)
+    return outcome.code if isinstance(outcome, Failure) else "text"
+
+
+def test_every_script_passes_byte_for_byte() -> None:
+    """Joiners, variation selectors, tag characters and combining marks are text, not dirt."""
+    for custom_id, document in documents("v05_scripts_keep.jsonl").items():
+        outcome = _check(document)
+
+        assert isinstance(outcome, Text), custom_id
+        assert document == outcome.text.encode()
+        assert () == outcome.warnings
+
+
+def test_documents_without_anything_to_see_are_empty() -> None:
+    """White space, byte-order marks, zero-width and control characters make no document."""
+    codes = {name: _code_of(text) for name, text in documents("v08_empty_documents.jsonl").items()}
+    passed = {"em-special", "em-one", "em-good"}  # a control token spelled out is visible text
+
+    assert {name: "text" if name in passed else "empty_document" for name in codes} == codes
+
+
+@pytest.mark.parametrize("text", ["۝", "👍", "ㅤa", "\u200b.\u200b", "\x1b[1mx"])
+def test_one_visible_character_is_enough(text: str) -> None:
+    """A document is as little as one character with a glyph."""
+    outcome = _check(text.encode())
+
+    assert Text(text) == outcome
+
+
+def test_undeclared_cp1252_is_refused_with_the_offset() -> None:
+    """Nothing is guessed: the first byte that is not UTF-8 is named."""
+    document = (CASES / "i06_cp1252.txt").read_bytes()
+
+    outcome = _check(document)
+
+    assert isinstance(outcome, Failure)
+    assert Reason.ENCODING == outcome.code
+    assert "byte 9 (0xb0" in outcome.message
+
+
+def test_declared_cp1252_is_read_exactly() -> None:
+    """A declared encoding is honoured."""
+    document = (CASES / "i06_cp1252.txt").read_bytes()
+
+    outcome = _check(document, "cp1252")
+
+    assert isinstance(outcome, Text)
+    assert document == outcome.text.encode("cp1252")
+
+
+def test_mojibake_is_not_rewritten() -> None:
+    """Text that somebody decoded wrongly long ago is still their text."""
+    for document in documents("i06_mojibake.jsonl").values():
+        outcome = _check(document)
+
+        assert isinstance(outcome, Text)
+        assert document == outcome.text.encode()
+
+
+def test_invalid_utf8_is_refused_row_by_row() -> None:
+    """Stray continuation bytes, overlong forms and coded surrogates are not UTF-8."""
+    lines = (CASES / "i06_invalid_utf8.jsonl").read_bytes().splitlines()
+    documents = [json.loads(line.decode("latin-1"))["text"].encode("latin-1") for line in lines]
+
+    assert ["text", "encoding", "encoding", "encoding", "text"] == list(map(_code_of, documents))
+
+
+def test_lone_surrogates_are_refused_and_a_pair_is_one_character() -> None:
+    """What JSON can spell and UTF-8 cannot is an encoding error of that document alone."""
+    codes = {name: _code_of(text) for name, text in documents("v03_surrogates.jsonl").items()}
+    broken = {"su-lone-high", "su-lone-low", "su-reversed", "su-tail"}
+
+    assert {name: "encoding" if name in broken else "text" for name in codes} == codes
+    assert Text("thumb 👍 up") == _check(documents("v03_surrogates.jsonl")["su-pair"])
+
+
+@pytest.mark.parametrize(
+    ("document", "encoding"),
+    [
+        (b"\xef\xbb\xbfplain", "utf-8"),
+        (b"\xef\xbb\xbfplain", "utf-8-sig"),
+        ("\ufeffplain".encode("utf-16-le"), "utf-16"),
+        ("\ufeffplain".encode("utf-16-le"), "utf-16-le"),
+    ],
+)
+def test_one_byte_order_mark_at_the_start_is_not_text(document: bytes, encoding: str) -> None:
+    """A byte-order mark says how to read the bytes."""
+    assert Text("plain") == _check(document, encoding)
+
+
+def test_later_byte_order_marks_stay() -> None:
+    """Only the first mark is one; U+FEFF elsewhere is part of the text."""
+    assert Text("\ufeffa\ufeffb") == _check("\ufeff\ufeffa\ufeffb".encode())
+
+
+def test_undeclared_utf16_is_named() -> None:
+    """The mark of UTF-16 under another declaration is a contradiction, and the message says so."""
+    outcome = _check("\ufeffplain".encode("utf-16-le"))
+
+    assert isinstance(outcome, Failure)
+    assert "UTF-16" in outcome.message
+
+
+@pytest.mark.parametrize(
+    "encoding", ["no-such", "hex", "idna", "punycode", "undefined", "", "a\0b", "\ud800", "../x"]
+)
+def test_what_is_no_text_encoding_is_refused(encoding: str) -> None:
+    """An encoding that is unknown, or none of text, is the document's problem alone."""
+    assert Reason.ENCODING == _code_of(b"plain", encoding)
+
+
+def test_surrogates_out_of_a_declared_encoding_are_refused() -> None:
+    """UTF-7 can express a lone surrogate, which no tokenizer takes."""
+    assert Reason.ENCODING == _code_of(b"+2AA-", "utf-7")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [b"%PDF-1.7\nabc", b"PK\x03\x04abc", b"\x89PNG\r\n", bytes(range(32)) * 8 + b"some words"],
+)
+def test_binary_files_are_not_text(document: bytes) -> None:
+    """A known signature or many control characters: not text, whatever the bytes decode to."""
+    assert Reason.NOT_TEXT == _code_of(document)
+
+
+def test_a_few_control_characters_pass_with_a_warning() -> None:
+    """Stray control characters happen in real text; they are kept, and reported."""
+    assert Text("page one\x00page two", ("control_characters",)) == _check(b"page one\0page two")
+
+
+def test_colours_and_page_breaks_are_text() -> None:
+    """Terminal colours, form feeds and overstrikes need no warning."""
+    assert Text("\x1b[31mred\x1b[0m\fN\bN") == _check(b"\x1b[31mred\x1b[0m\fN\bN")
+
+
+def test_the_size_limit_is_exact() -> None:
+    """The limit itself passes, one byte more does not."""
+    assert "text" == _code_of(b"a" * 100_000)
+    assert Reason.TOO_LARGE == _code_of(b"a" * 100_001)
+
+
+@given(document=st.binary(max_size=300), encoding=st.sampled_from(["utf-8", "cp1252", "utf-16"]))
+def test_any_bytes_get_a_decision(document: bytes, encoding: str) -> None:
+    """Whatever the bytes: text without surrogates, or a reason from the closed list."""
+    outcome = _check(document, encoding)
+
+    if isinstance(outcome, Failure):
+        assert Reason(outcome.code) in Reason
+    else:
+        assert outcome.text.encode()

@@ -1,0 +1,278 @@
+"""Batches of documents, and the verdict on each."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docmill.errors import Reason
+from docmill.wire import Header, Message, Prepared, Spec, Truncation
+from preprocess.base import Ready, Refused, Submission
+from preprocess.pipeline import Preprocessor, Served
+from preprocess.tokenizer import ModelTokenizer
+from tests.support.cases import documents
+from tests.support.small_tokenizer import decode
+
+NOW = 1_796_000_000.0
+CONTEXT_LEN = 8192
+
+
+@pytest.fixture(scope="session")
+def preprocessor(tokenizer: ModelTokenizer) -> Preprocessor:
+    """A preprocessor that serves the model `small`."""
+    return _preprocessor(tokenizer)
+
+
+def _preprocessor(
+    tokenizer: ModelTokenizer,
+    *,
+    context_len: int = CONTEXT_LEN,
+    max_document_bytes: int = 1_000_000,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Preprocessor:
+    served = Served("small", "v1", context_len, max_document_bytes)
+    return Preprocessor(tokenizer, served, clock=clock)
+
+
+def _submit(document: bytes, **fields: Any) -> Submission:
+    """Build a submission; `fields` are the header's `encoding` and so on, or the spec's."""
+    of_header = {
+        name: fields.pop(name) for name in ("encoding", "deadline_at", "source") if name in fields
+    }
+    fields.setdefault("messages", (Message(role="user", content=("Summarise:\n\n", None)),))
+    spec = Spec(**({"max_tokens": 16} | fields))
+    ids = {"request_id": "r1", "job_id": "j1", "custom_id": "c1"}
+    header = Header(spec=spec.digest(), submitted_at=1.0, **ids, **of_header)
+    return Submission(header, spec, document)
+
+
+def _ready(preprocessor: Preprocessor, submission: Submission) -> Prepared:
+    verdict = preprocessor.prepare([submission], NOW)[0]
+    assert isinstance(verdict, Ready), verdict
+    return verdict.prepared
+
+
+def _refused(preprocessor: Preprocessor, submission: Submission) -> Refused:
+    verdict = preprocessor.prepare([submission], NOW)[0]
+    assert isinstance(verdict, Refused), verdict
+    return verdict
+
+
+def _token_ids(prepared: Prepared) -> list[int]:
+    ids: list[int] = np.frombuffer(prepared.tokens, dtype="<u4").tolist()
+    return ids
+
+
+def _document_ids(prepared: Prepared) -> list[int]:
+    return _token_ids(prepared)[prepared.prefix_len :][: prepared.document_len]
+
+
+def _words_of(num_tokens: int, tokenizer: ModelTokenizer) -> bytes:
+    """Return a text of exactly that many tokens."""
+    text = "!" * num_tokens
+    tokens = tokenizer.encode_documents([text])[0]
+    assert tokens is not None
+    assert num_tokens == len(tokens)
+    return text.encode()
+
+
+def test_a_document_becomes_a_prompt(preprocessor: Preprocessor) -> None:
+    """Template, instruction, document, end of turn and the assistant's header, in this order."""
+    prepared = _ready(preprocessor, _submit(b"The pump house log.", seed=7, stop=("\n",)))
+
+    expected = (
+        "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\nSummarise:\n\n"
+        "The pump house log.<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert expected == decode(_token_ids(prepared))
+    assert "The pump house log." == decode(_document_ids(prepared))
+    assert (16, 7, ("\n",)) == (prepared.max_tokens, prepared.seed, prepared.stop)
+
+
+def test_all_documents_of_a_request_share_their_leading_tokens(preprocessor: Preprocessor) -> None:
+    """Whatever a document begins with, the tokens before it are the same."""
+    prompts = [
+        _ready(preprocessor, _submit(text)) for text in (b"\n\nA", b" b", "é".encode(), b"\n\n")[:3]
+    ]
+
+    assert 1 == len({tuple(_token_ids(item)[: item.prefix_len]) for item in prompts})
+
+
+def test_control_tokens_in_documents_change_no_template_place(
+    preprocessor: Preprocessor, tokenizer: ModelTokenizer
+) -> None:
+    """Every document of the case file has the control ids of a plain one, at the same places."""
+    texts = documents("v01_special_tokens.jsonl")
+    controls = {}
+    for custom_id, text in texts.items():
+        prepared = _ready(preprocessor, _submit(text))
+        ids = _token_ids(prepared)
+        around = ids[: prepared.prefix_len] + ids[prepared.prefix_len + prepared.document_len :]
+        controls[custom_id] = (around, [i for i in ids if i in tokenizer.control_ids])
+        assert text.decode() == decode(_document_ids(prepared))
+
+    assert [controls["sp-control"]] * len(texts) == list(controls.values())
+
+
+def test_control_tokens_in_documents_are_reported(preprocessor: Preprocessor) -> None:
+    """The result will say that the document spells out control tokens; others say nothing."""
+    texts = documents("v01_special_tokens.jsonl")
+
+    warned = _ready(preprocessor, _submit(texts["sp-usage"])).warnings
+
+    assert ("control_tokens_in_text",) == warned
+    assert () == _ready(preprocessor, _submit(texts["sp-control"])).warnings
+
+
+def test_one_bad_document_harms_no_neighbour(preprocessor: Preprocessor) -> None:
+    """Verdicts come in the batch's order, each on its own document."""
+    texts = [b"first", b"\xff", b"", b"%PDF-1.4", b"last"]
+
+    verdicts = preprocessor.prepare([_submit(text) for text in texts], NOW)
+
+    codes = [v.failure.code if isinstance(v, Refused) else "ready" for v in verdicts]
+    assert ["ready", "encoding", "empty_document", "not_text", "ready"] == codes
+
+
+def test_empty_documents_never_become_prompts(preprocessor: Preprocessor) -> None:
+    """No prompt without a document token, whatever the emptiness is made of."""
+    for document in documents("v08_empty_documents.jsonl").values():
+        verdict = preprocessor.prepare([_submit(document)], NOW)[0]
+
+        assert isinstance(verdict, Refused) or verdict.prepared.document_len > 0
+
+
+@pytest.mark.parametrize("is_chat", [True, False])
+def test_truncation_is_exact_at_the_limit(
+    tokenizer: ModelTokenizer, bare_tokenizer: ModelTokenizer, is_chat: bool
+) -> None:
+    """One token below the limit and the limit pass whole; one above loses exactly one."""
+    served = Served("small", "v1", 256, max_document_bytes=1_000_000)
+    preprocessor = Preprocessor(tokenizer if is_chat else bare_tokenizer, served, clock=lambda: 0.0)
+    around = len(_token_ids(_ready(preprocessor, _submit(b"!")))) - 1
+    limit = 256 - around - 16
+
+    reports = [
+        _ready(preprocessor, _submit(_words_of(limit + extra, tokenizer))).truncation
+        for extra in (-1, 0, 1)
+    ]
+
+    expected = Truncation(policy="head", original_tokens=limit + 1, kept_tokens=limit)
+    assert [None, None, expected] == reports
+
+
+def test_only_the_document_is_cut(preprocessor: Preprocessor) -> None:
+    """A very long document keeps its beginning, and the template stays whole."""
+    text = "".join(f"Line {number} of the log. " for number in range(3000))
+
+    prepared = _ready(preprocessor, _submit(text.encode()))
+
+    assert CONTEXT_LEN == prepared.prompt_len + prepared.max_tokens
+    whole = decode(_token_ids(prepared))
+    assert whole.startswith("<|im_start|>system\nYou are helpful.<|im_end|>")
+    assert whole.endswith("<|im_end|>\n<|im_start|>assistant\n")
+    assert text.startswith(decode(_document_ids(prepared)))
+
+
+def test_who_forbids_truncation_gets_a_refusal(preprocessor: Preprocessor) -> None:
+    """With `truncate="refuse"` a long document fails with the figures."""
+    verdict = _refused(preprocessor, _submit(b"word " * 3000, truncate="refuse"))
+
+    assert Reason.TOO_LONG == verdict.failure.code
+
+
+def test_an_answer_longer_than_the_context_is_refused(preprocessor: Preprocessor) -> None:
+    """A request whose answer alone fills the context fails before anything is tokenised."""
+    verdict = _refused(preprocessor, _submit(b"word", max_tokens=CONTEXT_LEN))
+
+    assert Reason.CONTEXT_TOO_SMALL == verdict.failure.code
+    assert f"max_tokens {CONTEXT_LEN:,}" in verdict.failure.message
+
+
+def test_another_model_is_refused_by_name(preprocessor: Preprocessor) -> None:
+    """The message says what was asked for and what is served; the served name itself is fine."""
+    verdict = _refused(preprocessor, _submit(b"word", model="gpt-9"))
+
+    assert Reason.UNKNOWN_MODEL == verdict.failure.code
+    assert "unknown model 'gpt-9'; served here: 'small'" == verdict.failure.message
+    assert _ready(preprocessor, _submit(b"word", model="small")).prompt_len > 0
+
+
+def test_a_request_the_template_does_not_take_is_refused(preprocessor: Preprocessor) -> None:
+    """A request without a place for the document is a bad request."""
+    spec = {"messages": (Message(role="user", content=("no place",)),)}
+
+    assert Reason.BAD_REQUEST == _refused(preprocessor, _submit(b"word", **spec)).failure.code
+
+
+def test_too_late_is_expired(preprocessor: Preprocessor) -> None:
+    """A document whose deadline has passed is not prepared."""
+    assert "expired" == _refused(preprocessor, _submit(b"word", deadline_at=NOW - 1)).outcome
+    assert _ready(preprocessor, _submit(b"word", deadline_at=NOW + 1)).prompt_len > 0
+
+
+def test_a_refusal_names_the_line(preprocessor: Preprocessor) -> None:
+    """A document read from a line of a file is refused with that line's number."""
+    verdict = _refused(preprocessor, _submit(b"", source={"path": "in.jsonl", "line": 3}))
+
+    assert 3 == verdict.failure.line
+
+
+def test_time_is_shared_out_by_bytes(tokenizer: ModelTokenizer) -> None:
+    """The batch's seconds go to its documents in proportion, and `ready_at` is the batch's end."""
+    ticks = iter([10.0, 14.0])
+    preprocessor = _preprocessor(tokenizer, clock=lambda: next(ticks))
+
+    verdicts = preprocessor.prepare([_submit(b"a" * 30), _submit(b"a" * 10)], NOW)
+
+    prepared = [verdict.prepared for verdict in verdicts if isinstance(verdict, Ready)]
+    assert [3.0, 1.0] == [item.preprocess_s for item in prepared]
+    assert {NOW + 4.0} == {item.ready_at for item in prepared}
+
+
+def test_equal_documents_of_a_request_share_a_fingerprint(preprocessor: Preprocessor) -> None:
+    """Duplicates are found whatever their encoding; fresh samples are never shared."""
+    one = _ready(preprocessor, _submit("é".encode()))
+    same = _ready(preprocessor, _submit(b"\xe9", encoding="latin-1"))
+    sampled = _ready(preprocessor, _submit("é".encode(), temperature=1.0))
+
+    assert one.fingerprint == same.fingerprint
+    assert "" == sampled.fingerprint
+
+
+def test_long_runs_pass_in_a_moment(preprocessor: Preprocessor) -> None:
+    """300,000 bytes of one repeated pattern take under 2 s, whatever the pattern."""
+    started = time.monotonic()
+    for run in ("a", " ", "\n", "=", "\u200b ", "あ", "<|im_"):
+        preprocessor.prepare([_submit((run * (300_000 // len(run))).encode())], NOW)
+
+    assert 7 * 2.0 > time.monotonic() - started
+
+
+@given(
+    batch=st.lists(st.binary(max_size=200), max_size=4),
+    encoding=st.sampled_from(["utf-8", "utf-16", "latin-1", "nonsense"]),
+    max_tokens=st.integers(1, 300),
+    truncate=st.sampled_from(["head", "refuse"]),
+)
+def test_any_batch_gets_verdicts_that_fit(
+    tokenizer: ModelTokenizer, batch: list[bytes], **fields: Any
+) -> None:
+    """Whatever comes in: one verdict each, never above the context, never a forged control."""
+    preprocessor = _preprocessor(tokenizer, context_len=128, max_document_bytes=150)
+
+    verdicts = preprocessor.prepare([_submit(document, **fields) for document in batch], NOW)
+
+    assert len(batch) == len(verdicts)
+    for verdict in verdicts:
+        if isinstance(verdict, Refused):
+            assert Reason(verdict.failure.code) in Reason
+        else:
+            assert verdict.prepared.prompt_len + verdict.prepared.max_tokens <= 128
+            assert verdict.prepared.document_len >= 1
+            assert tokenizer.control_ids.isdisjoint(_document_ids(verdict.prepared))
+            assert Prepared.decode(verdict.prepared.encode()) == verdict.prepared
