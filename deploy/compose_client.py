@@ -23,14 +23,14 @@ def main(url: str) -> int:
     """Submit, wait, compare with what must come back."""
     with Client(url) as client:
         job = client.submit(documents(), prompt="Summarise in one sentence.", max_tokens=24)
-        job.wait(timeout_s=TIMEOUT_S)
-        results = {result.custom_id: result for result in job.results()}
+        results = {result.custom_id: result for result in job.results(timeout=TIMEOUT_S)}
     for result in results.values():
-        print(result)
+        said = result.text if result.ok else result.error
+        sys.stdout.write(f"{result.custom_id}: {result.outcome} ({result.shared}): {said}\n")
     outcomes = {name: result.outcome for name, result in results.items()}
     expected = dict.fromkeys(("short", "long", "twin"), "succeeded") | {"empty": "failed"}
     if outcomes != expected or results["short"].text != results["twin"].text:
-        print(f"expected {expected}, got {outcomes}", file=sys.stderr)
+        sys.stderr.write(f"expected {expected}, got {outcomes}\n")
         return 1
     return 0
 
