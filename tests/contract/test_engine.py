@@ -1,6 +1,7 @@
 """What every engine promises a worker: one event per row, whatever happens to the others."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,9 @@ import pytest
 from docmill.errors import EngineError
 from engine.base import Capacity, Engine, Event, Row, RowDone, RowFailed, Sampling
 from engine.fake import FakeEngine
+from engine.options import Limits
+from engine.torch_engine import TorchEngine
+from tests.support.tiny_model import tiny_deepseek_v4, tiny_llama
 
 MAX_ROWS = 4
 CONTEXT_LEN = 256
@@ -19,7 +23,27 @@ def fake() -> Engine:
     return FakeEngine(capacity=Capacity(CONTEXT_LEN, MAX_ROWS, 2048))
 
 
-BUILDERS: dict[str, Callable[[], Engine]] = {"fake": fake}
+def llama() -> Engine:
+    """Build a torch engine over a tiny Llama, which runs on the packed path."""
+    return torch_engine(tiny_llama())
+
+
+def deepseek_v4() -> Engine:
+    """Build a torch engine over a tiny DeepSeek-V4, which runs on the grouped path."""
+    return torch_engine(tiny_deepseek_v4())
+
+
+def torch_engine(path: Path) -> Engine:
+    """Build a torch engine of the size all subjects have, in the dtype that answers exactly."""
+    limits = Limits(max_rows=MAX_ROWS, max_batch_tokens=2048)
+    return TorchEngine.load(path, dtype="float32", max_context_len=CONTEXT_LEN, limits=limits)
+
+
+BUILDERS: dict[str, Callable[[], Engine]] = {
+    "fake": fake,
+    "llama": llama,
+    "deepseek_v4": deepseek_v4,
+}
 
 
 @pytest.fixture(params=BUILDERS, scope="module")

@@ -1,0 +1,162 @@
+"""From a directory to a model that is known to be computed right, or one line saying why not.
+
+Decides what can be served: a causal language model in safetensors with its tokenizer, complete,
+and without a quantisation that would have to be guessed at. Reads local files only. May import
+torch, transformers, docmill.errors and the modules of this package below it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
+
+from docmill.errors import EngineError, ModelLoadError
+from engine.attention import PackedStep, SlabCache, Unsupported
+from engine.device import is_out_of_memory
+from engine.text import Detokenizer
+
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+
+@dataclass(eq=False, slots=True)
+class LoadedModel:
+    """A model on its device, and what answering with it needs."""
+
+    model: Any
+    detokenizer: Detokenizer
+    device: torch.device
+    context_len: int
+    vocab_size: int
+    eos_ids: frozenset[int]
+
+    def forward(self, ids: Tensor, positions: Tensor, keep: Tensor, step: PackedStep) -> Tensor:
+        """Compute packed tokens; return the scores after each token in `keep`.
+
+        Shapes:
+            ids, positions: [T].   keep: [B], may be empty.   returns: [B, V].
+
+        Raises:
+            EngineError: The model failed; running out of memory passes as torch raised it.
+        """
+        # an empty selection is not worth asking every model for: compute one, drop it
+        wanted = keep if len(keep) else torch.zeros(1, dtype=torch.int64, device=self.device)
+        try:
+            with torch.inference_mode():
+                output = self.model(
+                    input_ids=ids[None],
+                    position_ids=positions[None],
+                    cache=SlabCache(step),
+                    use_cache=True,
+                    logits_to_keep=wanted,
+                    packed=step,
+                )
+        except (EngineError, Unsupported):
+            raise
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            raise EngineError(f"the model failed: {type(error).__name__}: {error}") from error
+        scores: Tensor = output.logits[0]
+        return scores[: len(keep)]
+
+
+def load(path: Path, device: torch.device, dtype: torch.dtype, max_len: int | None) -> LoadedModel:
+    """Load a model directory.
+
+    Raises:
+        ModelLoadError: It cannot be served; the message names the thing and the remedy.
+    """
+    config = _read_config(path)
+    _check_config(path, config)
+    tokenizer = _read_tokenizer(path)
+    model = _read_model(path, dtype).eval().requires_grad_(False).to(device)
+    text_config = config.get_text_config(decoder=True)
+    own_len = getattr(text_config, "max_position_embeddings", None)
+    context_len = min(length for length in (own_len, max_len, 2**31) if length)
+    return LoadedModel(
+        model=model,
+        detokenizer=Detokenizer(tokenizer),
+        device=device,
+        context_len=context_len,
+        vocab_size=model.get_input_embeddings().num_embeddings,
+        eos_ids=_ids(getattr(model.generation_config, "eos_token_id", None))
+        | _ids(getattr(text_config, "eos_token_id", None)),
+    )
+
+
+def _read_config(path: Path) -> Any:
+    if not (path / "config.json").is_file():
+        raise ModelLoadError(
+            f"{path}: no config.json; give a directory with a transformers model in safetensors"
+        )
+    try:
+        return AutoConfig.from_pretrained(path, **_LOCAL)
+    except Exception as error:
+        raise ModelLoadError(f"{path}/config.json: {_line(error)}") from error
+
+
+def _check_config(path: Path, config: Any) -> None:
+    names = config.architectures or []
+    if not any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in names):
+        what = ", ".join(names) or f"type {config.model_type} without an architecture"
+        raise ModelLoadError(
+            f"{path}: {what} is not a causal language model; choose one whose config.json names "
+            "an architecture ending in ForCausalLM"
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelLoadError(f"{path}: encoder-decoder models are not served; choose a causal one")
+    method = getattr(config, "quantization_config", None)
+    if method:
+        name = method.get("quant_method", "unknown") if isinstance(method, dict) else method
+        raise ModelLoadError(
+            f"{path}: weights are quantised ({name}); save the model unquantised in safetensors"
+        )
+    if not list(path.glob("*.safetensors")):
+        raise ModelLoadError(f"{path}: no *.safetensors file; convert the weights to safetensors")
+
+
+def _read_tokenizer(path: Path) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(path, **_LOCAL)
+    except Exception as error:
+        raise ModelLoadError(
+            f"{path}: the tokenizer cannot be read; is tokenizer.json there? {_line(error)}"
+        ) from error
+
+
+def _read_model(path: Path, dtype: torch.dtype) -> Any:
+    logging.disable_progress_bar()
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            path, dtype=dtype, use_safetensors=True, output_loading_info=True, **_LOCAL
+        )
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise ModelLoadError(
+                f"{path}: too little memory for the weights; use a smaller model or dtype bfloat16"
+            ) from error
+        raise ModelLoadError(f"{path}: the weights cannot be read: {_line(error)}") from error
+    model, info = loaded
+    wrong = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
+    if wrong:
+        raise ModelLoadError(
+            f"{path}: {len(wrong)} weights are missing or misshapen, {wrong[0]} first; "
+            "fetch the model again"
+        )
+    return model
+
+
+def _line(error: Exception) -> str:
+    """Return the first line of an error, whose library may have written a page."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:300]
+
+
+def _ids(value: int | list[int] | None) -> frozenset[int]:
+    if value is None:
+        return frozenset()
+    return frozenset([value] if isinstance(value, int) else value)

@@ -1,0 +1,195 @@
+"""The main path: prompts computed end to end without padding, then one token for all live rows.
+
+Decides when rows join and leave a running batch and what each forward pass computes. Rows join
+when a share of the slots is free and leave as they end. May import torch, numpy and the modules of
+this package below it.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from docmill.errors import DeviceOutOfMemory
+from engine.answer import Answer, without_refused
+from engine.attention import LaneStep, PackedStep, Segment
+from engine.base import Event, Refill, Row, RowFailed
+from engine.device import is_out_of_memory, release_memory
+from engine.loading import LoadedModel
+from engine.options import Limits
+from engine.prefill import Piece, plan_chunks
+from engine.sampling import choose
+from engine.slab import Slab, Slot
+
+
+class PackedBatch:
+    """One call of `run`: the rows waiting, the rows live, and their slab."""
+
+    def __init__(self, loaded: LoadedModel, limits: Limits, refill: Refill | None) -> None:
+        self._loaded = loaded
+        self._limits = limits
+        self._max_rows = limits.max_rows
+        self._refill = refill
+        self._waiting: deque[Answer] = deque()
+        self._live: dict[Slot, Answer] = {}
+        self._slab = Slab()
+        self._exhausted = False
+
+    def run(self, rows: Sequence[Row]) -> Iterator[Event]:
+        """Answer rows; see `engine.base.Engine.run`."""
+        try:
+            yield from self._accept(rows)
+            while True:
+                try:
+                    yield from self._turn()
+                except Exception as error:
+                    if not is_out_of_memory(error):
+                        raise
+                    retreat = True
+                else:
+                    retreat = False
+                if retreat:  # out here, where the failed pass' tensors are gone
+                    yield from self._start_smaller()
+                if self._exhausted:
+                    return
+        finally:
+            self._slab.clear()
+
+    def _turn(self) -> Iterator[Event]:
+        """Let rows join if there is room, then decode one token of each."""
+        if self._may_admit():
+            more = self._ask_for_more()
+            yield from self._accept(more)
+            slots = self._admit()
+            self._exhausted = not (more or slots or self._live)
+            yield from self._prefill(slots)
+        if self._live:
+            yield from self._decode()
+
+    def _start_smaller(self) -> Iterator[Event]:
+        """After running out of memory: begin again with half the rows, or give up a single one."""
+        shape = {"rows": len(self._live), "tokens": self._num_held()}
+        answers = [answer.afresh() for answer in self._live.values()]
+        self._live.clear()
+        self._slab.clear()
+        release_memory()
+        if shape["rows"] > 1:
+            self._max_rows = shape["rows"] // 2
+            self._waiting.extendleft(reversed(answers))
+            return
+        for answer in answers:
+            message = f"out of memory with this document alone ({shape['tokens']} tokens)"
+            yield RowFailed(answer.row.row_id, DeviceOutOfMemory(message, **shape))
+
+    def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
+        loaded = self._loaded
+        return without_refused(
+            rows,
+            loaded.context_len,
+            loaded.vocab_size,
+            lambda row: self._waiting.append(Answer(row, loaded.detokenizer, loaded.eos_ids)),
+        )
+
+    def _num_held(self) -> int:
+        return sum(slot.capacity for slot in self._live)
+
+    def _may_admit(self) -> bool:
+        free = self._max_rows - len(self._live)
+        return not self._live or free >= self._limits.refill_share * self._max_rows
+
+    def _ask_for_more(self) -> Sequence[Row]:
+        """Ask for rows to fill the free slots that nobody waits for yet."""
+        free = self._max_rows - len(self._live) - len(self._waiting)
+        return self._refill(free) if self._refill is not None and free > 0 else ()
+
+    def _admit(self) -> list[Slot]:
+        """Take waiting rows as long as slots and tokens allow; at least one if nothing runs."""
+        admitted: dict[Slot, Answer] = {}
+        num_tokens = self._num_held()
+        while self._waiting and len(self._live) + len(admitted) < self._max_rows:
+            num_tokens += self._waiting[0].num_needed
+            if num_tokens > self._limits.max_batch_tokens and (self._live or admitted):
+                break
+            answer = self._waiting.popleft()
+            admitted[Slot(answer.num_needed)] = answer
+        if admitted:
+            self._slab.admit(list(admitted))
+            self._live |= admitted
+        return list(admitted)
+
+    def _prefill(self, slots: list[Slot]) -> Iterator[Event]:
+        """Compute the prompts of rows that have joined, and the first token of each."""
+        lengths = [len(self._live[slot].row.prompt) for slot in slots]
+        for chunk in plan_chunks(lengths, self._limits.chunk_tokens):
+            ending = [
+                (slots[piece.index], offset - 1)
+                for piece, offset in zip(chunk, _ends(chunk), strict=True)
+                if piece.end == lengths[piece.index]
+            ]
+            scores = self._compute_chunk(slots, chunk, [last for _, last in ending])
+            yield from self._advance([slot for slot, _ in ending], scores)
+
+    def _compute_chunk(self, slots: list[Slot], chunk: list[Piece], keep: list[int]) -> Tensor:
+        ids, positions, where = [], [], []
+        segments = []
+        for piece, end in zip(chunk, _ends(chunk), strict=True):
+            slot = slots[piece.index]
+            answer = self._live[slot]
+            answer.start()
+            run = np.arange(piece.start, piece.end)
+            ids.append(answer.row.prompt[piece.start : piece.end].astype(np.int64))
+            positions.append(run)
+            where.append(run + slot.base)
+            segments.append(Segment(end - len(run), end, slot.base, piece.start))
+            slot.length = piece.end
+        step = PackedStep(self._slab, self._tensor(where), segments)
+        return self._loaded.forward(
+            self._tensor(ids), self._tensor(positions), self._tensor([np.array(keep)]), step
+        )
+
+    def _decode(self) -> Iterator[Event]:
+        """Compute one more token of every live row."""
+        slots = [slot for lane in self._slab.lanes for slot in lane.slots]
+        ids = np.array([self._live[slot].token_ids[-1] for slot in slots])
+        positions = np.array([slot.length for slot in slots])
+        where = positions + np.array([slot.base for slot in slots])
+        for slot in slots:
+            slot.length += 1
+        lanes = []
+        start = 0
+        for lane in self._slab.lanes:
+            end = start + len(lane.slots)
+            lengths = tuple(slot.length for slot in lane.slots)
+            lanes.append(LaneStep(start, end, lane.base, lane.capacity, lengths))
+            start = end
+        step = PackedStep(self._slab, self._tensor([where]), lanes=lanes)
+        keep = np.arange(len(slots))
+        scores = self._loaded.forward(
+            self._tensor([ids]), self._tensor([positions]), self._tensor([keep]), step
+        )
+        yield from self._advance(slots, scores)
+
+    def _tensor(self, arrays: Sequence[NDArray[np.int64]]) -> Tensor:
+        return torch.from_numpy(np.concatenate(arrays)).to(self._loaded.device)
+
+    def _advance(self, slots: Sequence[Slot], scores: Tensor) -> Iterator[Event]:
+        """Give each row its next token; rows that end leave before their events are handed out."""
+        answers = [self._live[slot] for slot in slots]
+        tokens = choose(scores, [answer.chooser for answer in answers]) if answers else []
+        ended = []
+        for slot, answer, token in zip(slots, answers, tokens, strict=True):
+            event = answer.push(token)
+            if event is not None:
+                ended.append(event)
+                del self._live[slot]
+                self._slab.drop(slot)
+        yield from ended
+
+
+def _ends(chunk: Sequence[Piece]) -> list[int]:
+    """Return where each piece ends among the chunk's tokens."""
+    return list(accumulate(piece.end - piece.start for piece in chunk))

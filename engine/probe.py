@@ -1,0 +1,144 @@
+"""Which path serves a model: found out by asking it, not by knowing its name.
+
+Decides between the packed path and the grouped one. A model is packed only if its configuration
+holds nothing that couples rows, if it asks our attention for nothing but causal or sliding-window
+attention, and if two rows computed packed, cut and decoded come out as each does alone. May import
+torch, transformers and the modules of this package below it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers.cache_utils import get_layer_types_and_kwargs
+
+from docmill.errors import EngineError, ModelLoadError
+from engine import attention
+from engine.attention import LaneStep, PackedStep, Segment, Unsupported
+from engine.loading import LoadedModel
+from engine.slab import Slab, Slot
+
+#: Prompt lengths of the two rows: unlike, yet in one lane, so that the lane's mask is used.
+_LENGTHS = (8, 9)
+
+#: Largest relative error of the scores: rounding gives 1e-5 in fp32 and 2e-2 in bf16.
+_TOLERANCE = {torch.float32: 1e-3}
+_TOLERANCE_HALF = 8e-2
+
+#: Rotary embeddings whose angles depend on the longest row of a batch.
+_COUPLED_ROPE = frozenset({"dynamic", "longrope"})
+
+
+def use_packed_attention(loaded: LoadedModel, alone: Tensor) -> str | None:
+    """Switch a model to packed attention; return why not, and leave it as it was, if that is wrong.
+
+    Args:
+        loaded: A model as it was loaded.
+        alone: What `single_scores` returned for it.
+
+    Cost: three passes over a few tokens.
+    """
+    model = loaded.model
+    obstacle = _obstacle(model)
+    if obstacle is not None:
+        return obstacle
+    own = model.config._attn_implementation
+    model.set_attn_implementation(attention.NAME)
+    try:
+        obstacle = packed_difference(loaded, alone)
+    except (Unsupported, EngineError) as error:
+        obstacle = str(error)
+    if obstacle is not None:
+        model.set_attn_implementation(own)
+    return obstacle
+
+
+def single_scores(loaded: LoadedModel) -> Tensor:
+    """Return the scores after two short prompts, each computed alone by transformers; [2, V].
+
+    Raises:
+        ModelLoadError: The model fails, or its scores are not finite.
+    """
+    try:
+        with torch.inference_mode():
+            prompts = [prompt[None] for prompt in _prompts(loaded)]
+            each = [loaded.model(input_ids=ids, use_cache=False).logits[0, -1] for ids in prompts]
+            scores = torch.stack(each)
+    except Exception as error:
+        name = type(loaded.model).__name__
+        raise ModelLoadError(f"{name} cannot be served: {type(error).__name__}: {error}") from error
+    if not scores.isfinite().all():
+        raise ModelLoadError(
+            f"{type(loaded.model).__name__}: scores are not finite in {loaded.model.dtype}; "
+            "try dtype float32, or fetch the model again"
+        )
+    return scores
+
+
+def _obstacle(model: Any) -> str | None:
+    """Return what in the model's configuration rules the packed path out."""
+    config = model.config.get_text_config(decoder=True)
+    if getattr(model, "_is_stateful", False):
+        return "its cache is stateful"
+    if not getattr(model, "_supports_attention_backend", False):
+        return "its attention cannot be replaced"
+    rope = getattr(config, "rope_parameters", None) or {}
+    nested = [value for value in rope.values() if isinstance(value, dict)]
+    coupled = _COUPLED_ROPE & {each.get("rope_type") for each in (rope, *nested)}
+    if coupled:
+        return f"its rotary embedding is {', '.join(coupled)}"
+    others = set(get_layer_types_and_kwargs(config)[0]) - {"full_attention", "sliding_attention"}
+    return f"it has layers of type {', '.join(sorted(others))}" if others else None
+
+
+def _prompts(loaded: LoadedModel) -> list[Tensor]:
+    return [
+        (torch.arange(length, device=loaded.device) * 7 + length) % loaded.vocab_size
+        for length in _LENGTHS
+    ]
+
+
+def packed_difference(loaded: LoadedModel, alone: Tensor) -> str | None:
+    """Return how packed rows differ from single ones, None if only by rounding."""
+    packed, windows = _packed(loaded, _prompts(loaded))
+    kwargs = get_layer_types_and_kwargs(loaded.model.config.get_text_config(decoder=True))[1]
+    expected = {layer: each.get("sliding_window") for layer, each in enumerate(kwargs)}
+    if windows != expected:
+        return "its layers do not say how far they look back"
+    error = float((packed.float() - alone.float()).norm() / alone.float().norm())
+    tolerance = _TOLERANCE.get(loaded.model.dtype, _TOLERANCE_HALF)
+    return None if error <= tolerance else f"packed rows differ from single ones by {error:.1e}"
+
+
+def _packed(loaded: LoadedModel, prompts: Sequence[Tensor]) -> tuple[Tensor, dict[int, int | None]]:
+    """Compute both prompts' beginnings together, go on with one of them, then decode both."""
+    slab = Slab()
+    slots = [Slot(length) for length in _LENGTHS]
+    slab.admit(slots)
+    short, long = slots
+    first, cut = _LENGTHS[0] - 1, _LENGTHS[1] // 2
+
+    def forward(parts: Sequence[tuple[int, int, int]], **runs: Any) -> tuple[Tensor, PackedStep]:
+        positions = torch.cat([torch.arange(a, b, device=loaded.device) for _, a, b in parts])
+        ids = torch.cat([prompts[row][a:b] for row, a, b in parts])
+        where = torch.cat(
+            [torch.arange(a, b, device=loaded.device) + slots[row].base for row, a, b in parts]
+        )
+        step = PackedStep(slab, where, **runs)
+        keep = torch.from_numpy(np.arange(len(parts))).to(loaded.device)
+        return loaded.forward(ids, positions, keep, step), step
+
+    whole = [Segment(0, first, short.base), Segment(first, first + cut, long.base)]
+    forward([(0, 0, first), (1, 0, cut)], segments=whole)
+    rest = _LENGTHS[1] - 1
+    forward([(1, cut, rest)], segments=[Segment(0, rest - cut, long.base, cut)])
+    [lane] = slab.lanes
+    order = [slots.index(slot) for slot in lane.slots]
+    lengths = tuple(slot.capacity for slot in lane.slots)
+    scores, step = forward(
+        [(row, _LENGTHS[row] - 1, _LENGTHS[row]) for row in order],
+        lanes=[LaneStep(0, 2, lane.base, lane.capacity, lengths)],
+    )
+    return scores[[order.index(row) for row in range(2)]], step.windows

@@ -1,0 +1,128 @@
+"""The engine that runs a transformers model in this process, on a CPU or a CUDA device.
+
+Decides how a model is set up: dtype and device, the path that serves it, and its limits. May
+import torch, docmill.errors and the other modules of this package.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from docmill.errors import EngineError, ModelLoadError
+from engine.base import Capacity, Event, Refill, Row, Sampling
+from engine.device import choose_device, choose_dtype, release_memory
+from engine.linear import can_prepack, prepack
+from engine.loading import LoadedModel, load
+from engine.options import Limits
+from engine.packed import PackedBatch
+from engine.probe import packed_difference, single_scores, use_packed_attention
+from engine.stateful import GroupedBatch
+
+_log = logging.getLogger(__name__)
+
+
+class TorchEngine:
+    """Answers rows with a transformers model; made by `load`."""
+
+    def __init__(
+        self, loaded: LoadedModel, model_name: str, limits: Limits, grouped_because: str | None
+    ) -> None:
+        self._loaded: LoadedModel | None = loaded
+        self._model_name = model_name
+        self._limits = limits
+        self._context_len = loaded.context_len
+        #: Why the model runs on the grouped path; None when it runs packed.
+        self.grouped_because = grouped_because
+
+    @classmethod
+    def load(
+        cls,
+        path: Path,
+        *,
+        model_name: str | None = None,
+        dtype: str = "auto",
+        device: str = "auto",
+        threads: int | None = None,
+        max_context_len: int | None = None,
+        limits: Limits | None = None,
+    ) -> "TorchEngine":
+        """Load a model directory and find out how to run it.
+
+        Args:
+            path: A directory with config, safetensors and tokenizer.
+            model_name: The name to serve it under; absent: the directory's.
+            dtype: `auto`, `float32`, `bfloat16` or `float16`.
+            device: `auto`, `cpu` or `cuda`.
+            threads: CPU threads of this process; absent: torch's choice.
+            max_context_len: Serve at most this many tokens per row; absent: the model's length.
+            limits: Bounds of one batch.
+
+        Raises:
+            ModelLoadError: It cannot be served; one line naming the thing and the remedy.
+        """
+        if threads is not None:
+            torch.set_num_threads(threads)
+        where = choose_device(device)
+        loaded = load(path, where, choose_dtype(dtype, where), max_context_len)
+        alone = single_scores(loaded)
+        obstacle = use_packed_attention(loaded, alone)
+        if obstacle is None and can_prepack(loaded.model.dtype, where):
+            prepack(loaded.model)
+            if wrong := packed_difference(loaded, alone):
+                raise ModelLoadError(f"{path}: with prepacked weights {wrong}; try another dtype")
+        _log.info(
+            "%s: %s on %s, %s path%s",
+            type(loaded.model).__name__,
+            loaded.model.dtype,
+            where,
+            "grouped" if obstacle else "packed",
+            f" ({obstacle})" if obstacle else "",
+        )
+        return cls(loaded, model_name or path.name, limits or Limits(), obstacle)
+
+    @property
+    def model_name(self) -> str:
+        """The name the model is served under."""
+        return self._model_name
+
+    def capacity(self) -> Capacity:
+        """Return what fits at once."""
+        return Capacity(self._context_len, self._limits.max_rows, self._limits.max_batch_tokens)
+
+    def run(self, rows: Sequence[Row], refill: Refill | None = None) -> Iterator[Event]:
+        """Answer rows; see `engine.base.Engine.run`.
+
+        Out of memory, the batch begins again with half its rows; a row that does not fit alone
+        fails alone.
+
+        Raises:
+            EngineError: The engine is closed, or the model failed on the batch.
+        """
+        if self._loaded is None:
+            raise EngineError("the engine is closed; load it again")
+        batch = GroupedBatch if self.grouped_because else PackedBatch
+        return batch(self._loaded, self._limits, refill).run(rows)
+
+    def warm(self, prefixes: Sequence[NDArray[np.uint32]]) -> None:
+        """Run a full chunk and a few decode steps, and the prefixes, so that kernels are chosen.
+
+        Cost: about as much as the prefixes and one chunk of prompt.
+        """
+        usual = np.zeros(self._limits.chunk_tokens, dtype=np.uint32)
+        room = self._context_len - 2
+        rows = [
+            Row(f"warm-{index}", prompt[:room], Sampling(max_tokens=2))
+            for index, prompt in enumerate([usual, usual[:64], *prefixes])
+            if len(prompt)
+        ]
+        for _ in self.run(rows):
+            pass
+
+    def close(self) -> None:
+        """Free the model."""
+        self._loaded = None
+        release_memory()
