@@ -5,6 +5,7 @@ The whole tree:
     DocmillError
     ├─ ConfigError
     ├─ IntakeError
+    ├─ ServiceError
     ├─ MessageError
     │  ├─ DecodeError
     │  ├─ UnsupportedSchema
@@ -79,6 +80,12 @@ class IntakeError(DocmillError):
     """The input cannot be read at all, so nothing was submitted."""
 
     code = "intake_error"
+
+
+class ServiceError(DocmillError):
+    """The service on this machine cannot start, or has ended."""
+
+    code = "service_error"
 
 
 class MessageError(DocmillError):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from docmill.errors import ConfigError
+from docmill.errors import BrokerUnavailable, DocmillError, ServiceError
 
 #: What the service imports that the client does not; all of it is in the `worker` extra.
 _PACKAGES = ("structlog", "pydantic_settings", "torch", "transformers", "safetensors", "arq")
@@ -26,25 +26,59 @@ BESIDE = Path(__file__).resolve().parents[1]
 
 Event = dict[str, Any]
 
+_MAX_LOG_BYTES = 10 * 1024 * 1024
+
 
 def find_service(beside: Path = BESIDE) -> Path:
     """Return the folder from which `python -m workers.service` runs.
 
     Raises:
-        ConfigError: Only the client is installed, or packages are missing; says what to do.
+        ServiceError: Only the client is installed, or packages are missing; says what to do.
     """
     if not all((beside / name / "__init__.py").exists() for name in ("workers", "engine")):
-        raise ConfigError(
+        raise ServiceError(
             "only docmill's client is installed here: run this in a clone of the repository or in "
             "its image, or use 'docmill submit --redis-url …' with a service that runs elsewhere"
         )
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(
+        raise ServiceError(
             f"the service needs packages that are not installed ({', '.join(missing)}): "
             f"run {sys.executable} -m pip install '{beside}[worker,embedded,small-model]'"
         )
     return beside
+
+
+def log_path(state_dir: Path) -> Path:
+    """Return the file to which `docmill run` sends the log of its service."""
+    return state_dir.expanduser() / "logs" / "service.log"
+
+
+def open_log(state_dir: Path) -> IO[bytes]:
+    """Open the log for adding to it; a large one is put aside first, in place of the last.
+
+    Raises:
+        ServiceError: It cannot be written.
+    """
+    path = log_path(state_dir)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        return path.open("ab")
+    except OSError as error:
+        raise ServiceError(
+            f"{path} cannot be written: {error.strerror}; choose another --state-dir"
+        ) from error
+
+
+def service_failure(event: Event, log: Path) -> DocmillError:
+    """Turn the event that says that the service does not run into an error."""
+    if event["event"] == "fatal" and event["code"] == BrokerUnavailable.code:
+        return BrokerUnavailable(event["message"])
+    if event["event"] == "fatal":
+        return ServiceError(event["message"])
+    return ServiceError(f"the service ended with status {event['status']}; its log: {log}")
 
 
 class ServiceProcess:
@@ -68,7 +102,7 @@ class ServiceProcess:
             redis_directory: Where the Redis that it starts keeps its data; nowhere by default.
 
         Raises:
-            ConfigError: There is no service here.
+            ServiceError: There is no service here.
         """
         arguments = ["--with-parent"]
         if redis_directory is not None:

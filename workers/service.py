@@ -7,7 +7,7 @@ second signal ends everything at once. What cannot start ends the service with `
 Standard output speaks to a parent program, one JSON object a line:
 
     {"event": "preparing", "message": …}         something slow, for a person to read
-    {"event": "redis_ready", "url": …}           no url when one was given
+    {"event": "redis_ready", "model": …, "url": …}    no url when one was given
     {"event": "child_ready", "role": …}
     {"event": "child_exited", "role": …, "how": …, "restart_in_s": …}
     {"event": "ready"}                           once, when all of them are
@@ -39,7 +39,9 @@ from docmill.errors import BrokerUnavailable, DocmillError
 from docmill.wire import Failure
 from workers import log, models, redis_server
 from workers import settings as configuration
+from workers.models import ModelFiles
 from workers.readiness import Readiness
+from workers.redis_server import RedisServer
 from workers.settings import Settings
 from workers.supervisor import Command, Supervisor
 
@@ -93,10 +95,11 @@ class StopRequests:
 
 
 @contextmanager
-def _redis(settings: Settings, directory: Path | None) -> Iterator[tuple[Settings, Any]]:
+def _redis(
+    settings: Settings, directory: Path | None
+) -> Iterator[tuple[Settings, RedisServer | None]]:
     """Provide a Redis: the one given, or one of our own until the block ends."""
     if settings.redis_url is not None:
-        emit("redis_ready")
         yield settings, None
         return
     with ExitStack() as stack:
@@ -107,12 +110,11 @@ def _redis(settings: Settings, directory: Path | None) -> Iterator[tuple[Setting
         else:
             server = redis_server.start_embedded(directory)
         stack.callback(server.stop)
-        emit("redis_ready", url=server.url)
         yield settings.model_copy(update={"redis_url": SecretStr(server.url)}), server
 
 
-def prepare_model(settings: Settings, stops: StopRequests) -> None:
-    """Set the model up if this is its first use, saying so; give up when asked to stop.
+def prepare_model(settings: Settings, stops: StopRequests) -> ModelFiles | None:
+    """Set the model up if this is its first use, saying so; None when asked to stop.
 
     Done once here rather than by each worker, in a thread, so that a stop is not kept waiting.
 
@@ -120,7 +122,7 @@ def prepare_model(settings: Settings, stops: StopRequests) -> None:
         ConfigError: No such model, or its directory lacks a file.
         ModelLoadError: The model cannot be set up here.
     """
-    prepared: Future[Any] = Future()
+    prepared: Future[ModelFiles] = Future()
 
     def prepare() -> None:
         try:
@@ -131,8 +133,7 @@ def prepare_model(settings: Settings, stops: StopRequests) -> None:
     threading.Thread(target=prepare, name="prepare", daemon=True).start()
     while not prepared.done() and not stops.wait(_TICK_S):
         pass
-    if prepared.done():
-        prepared.result()
+    return prepared.result() if prepared.done() else None
 
 
 def _report(line: str) -> None:
@@ -141,10 +142,13 @@ def _report(line: str) -> None:
 
 def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -> Failure | None:
     """Run the service until it is asked to stop; return why it could not run, if so."""
-    prepare_model(settings, stops)
+    model = prepare_model(settings, stops)
+    if model is None:
+        return None
     with _redis(settings, redis_directory) as (settings, server):
         readiness = Readiness(settings)
         readiness.check()
+        emit("redis_ready", model=model.name, **({"url": server.url} if server else {}))
         supervisor = Supervisor(
             COMMANDS,
             configuration.child_environment(settings, {"DOCMILL_LOG_FORMAT": "json"}),
@@ -161,7 +165,7 @@ def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -
 
 
 def _watch(
-    supervisor: Supervisor, readiness: Readiness, stops: StopRequests, server: Any
+    supervisor: Supervisor, readiness: Readiness, stops: StopRequests, server: RedisServer | None
 ) -> Failure | None:
     while not stops.wait(_TICK_S):
         if server is not None and server.process.poll() is not None:

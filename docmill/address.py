@@ -1,0 +1,77 @@
+"""Where a service that `docmill up` runs can be reached: one small file in the state directory.
+
+`<state dir>/service.json` holds `{"redis_url": …, "namespace": …, "pid": …}`, readable by its owner
+alone. It is written when the service's Redis answers and removed when the service ends. May import
+docmill.errors.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from docmill.errors import ConfigError
+
+_NAME = "service.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A running service: its Redis, its namespace, and the process that runs it."""
+
+    redis_url: str
+    namespace: str
+    pid: int
+
+    def publish(self, state_dir: Path) -> None:
+        """Let commands on this machine find the service."""
+        state_dir.mkdir(parents=True, exist_ok=True)
+        temporary = state_dir / f".{_NAME}-{self.pid}"
+        temporary.touch(mode=0o600)
+        temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        temporary.replace(state_dir / _NAME)
+
+    def withdraw(self, state_dir: Path) -> None:
+        """Take the address back, unless another service has put its own there."""
+        if published(state_dir) == self:
+            (state_dir / _NAME).unlink(missing_ok=True)
+
+
+def published(state_dir: Path) -> Address | None:
+    """Return the address in `state_dir`, if there is one."""
+    try:
+        return Address(**json.loads((state_dir / _NAME).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def find(redis_url: str | None, namespace: str, state_dir: Path) -> tuple[str, str]:
+    """Return the Redis URL and namespace to use: as given, or of the service that runs here.
+
+    Raises:
+        ConfigError: Neither; says what to do.
+    """
+    if redis_url:
+        return redis_url, namespace
+    address = published(state_dir)
+    if address is None:
+        raise ConfigError(
+            "no service is known here: start one with 'docmill up', or name one with --redis-url "
+            "or DOCMILL_REDIS_URL"
+        )
+    if not _is_running(address.pid):
+        raise ConfigError(
+            "the service that 'docmill up' started has ended: start it again (it goes on where it "
+            "stopped), or name another with --redis-url or DOCMILL_REDIS_URL"
+        )
+    return address.redis_url, address.namespace
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,330 @@
+"""The command line: `docmill run`, `up`, `submit`, `status`, `results`, `cancel`.
+
+Only says what can be asked for; each command's work lies in a module of its own, loaded when it is
+called, so that `docmill --help` is quick. An error of ours becomes one line and an exit status. May
+import typer.
+"""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from docmill import cli_options as options
+from docmill._version import __version__
+from docmill.cli_exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, TABLE, status_of
+from docmill.errors import DocmillError
+
+
+class Commands(TyperGroup):
+    """The commands, with one way to end for all of them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command and exit with its status."""
+        signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            status = super().invoke(ctx)
+        except DocmillError as error:
+            if ctx.meta.get(options.DEBUG):
+                raise
+            _complain(error.message)
+            raise typer.Exit(status_of(error)) from error
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except BrokenPipeError:
+            sys.stderr.close()  # whoever reads has gone; nothing can be told any more
+            raise typer.Exit(EXIT_INCOMPLETE) from None
+        raise typer.Exit(status or 0)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _complain(message: str) -> None:
+    typer.echo(f"docmill: {message}", err=True)
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=TABLE,
+)
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"docmill {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def docmill(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Answer every document in a large pile with a language model on your own hardware.
+
+    All on this machine, from files to answers:
+
+        docmill run papers/ -o answers.jsonl --prompt "Summarize this."
+
+    A service that stays, and jobs for it:
+
+        docmill up
+
+        docmill submit papers/ --prompt "Summarize this." --wait
+    """
+
+
+@app.command(epilog=TABLE)
+def run(
+    inputs: options.Inputs,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUT",
+            help="Where results go as they come, one JSON line each (OpenAI Batch format); "
+            "- is standard output.",
+        ),
+    ],
+    prompt: options.Prompt = None,
+    max_tokens: options.MaxTokens = None,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    stop: options.Stop = None,
+    seed: options.Seed = None,
+    truncate: options.Truncate = None,
+    model: options.ServedModel = None,
+    engine: options.EngineName = None,
+    dtype: options.Dtype = None,
+    threads: options.Threads = None,
+    job_id: options.JobId = None,
+    redis_url: options.RedisUrl = None,
+    namespace: options.Namespace = "default",
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Answer documents, all on this machine, and end.
+
+    Starts a Redis (unless one is named), the workers and the model, and ends them all afterwards.
+    Results come in order of completion. Run the same command again to go on after an interruption:
+    documents with an answer in OUT are skipped, those with an error are tried again.
+
+        docmill run papers/ -o answers.jsonl --prompt "Summarize this in three sentences."
+
+        docmill run questions.jsonl -o answers.jsonl
+
+        docmill run 'notes/**/*.md' -o - --prompt @prompt.txt --max-tokens 64 > answers.jsonl
+    """
+    from docmill.cli_run import Request
+    from docmill.cli_run import run as run_here
+
+    to_stdout = str(output) == "-"
+    if to_stdout and as_json:
+        raise typer.BadParameter("standard output takes either the results or --json")
+    request = Request(
+        inputs=inputs,
+        output=None if to_stdout else output,
+        options=_asked(
+            prompt,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            stop=stop,
+            seed=seed,
+            truncate=truncate,
+        ),
+        settings=_settings(
+            model=model,
+            engine=engine,
+            dtype=dtype,
+            threads=threads,
+            redis_url=redis_url,
+            namespace=namespace,
+            state_dir=state_dir,
+        ),
+        state_dir=state_dir,
+        job_id=job_id,
+        as_json=as_json,
+        is_debug=debug,
+    )
+    return run_here(request)
+
+
+def _asked(prompt: str | None, **asked: Any) -> dict[str, Any]:
+    from docmill.cli_input import read_prompt
+
+    named = {"prompt": read_prompt(prompt), **asked}
+    return {name: value for name, value in named.items() if value not in (None, [])}
+
+
+def _settings(*, model: str | None, state_dir: Path, **settings: Any) -> dict[str, Any]:
+    if model is not None and Path(model).expanduser().is_dir():
+        model = str(Path(model).expanduser().absolute())  # the service runs in another folder
+    named = {"model": model, "state_dir": str(state_dir.expanduser().absolute()), **settings}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+@app.command(epilog=TABLE)
+def up(
+    model: options.ServedModel = None,
+    engine: options.EngineName = None,
+    dtype: options.Dtype = None,
+    threads: options.Threads = None,
+    redis_url: options.RedisUrl = None,
+    namespace: options.Namespace = "default",
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Keep a service running until Ctrl-C.
+
+    Unless a Redis is named, one is started whose data lies in the state directory: what waits is
+    kept, and the next 'docmill up' goes on with it. The other commands find it by themselves.
+
+        docmill up
+
+        docmill up --model Qwen/Qwen3-0.6B --dtype bfloat16
+    """
+    from docmill.cli_service import up as serve
+
+    settings = _settings(
+        model=model,
+        engine=engine,
+        dtype=dtype,
+        threads=threads,
+        redis_url=redis_url,
+        namespace=namespace,
+        state_dir=state_dir,
+    )
+    return serve(settings, state_dir, as_json=as_json)
+
+
+@app.command(epilog=TABLE)
+def submit(
+    inputs: options.Inputs,
+    prompt: options.Prompt = None,
+    model: options.Model = None,
+    max_tokens: options.MaxTokens = None,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    stop: options.Stop = None,
+    seed: options.Seed = None,
+    truncate: options.Truncate = None,
+    tier: Annotated[
+        str, typer.Option(metavar="batch|interactive", help="interactive goes first.")
+    ] = "batch",
+    job_id: options.JobId = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
+    redis_url: options.RedisUrl = None,
+    namespace: options.Namespace = "default",
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Give documents to a running service; prints the job's id.
+
+    docmill submit papers/ --prompt "Summarize this."
+
+    docmill submit papers/ --prompt "Summarize this." --redis-url rediss://me:secret@host:6380
+    """
+    from docmill import cli_jobs
+
+    asked = _asked(
+        prompt,
+        model=model,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        stop=stop,
+        seed=seed,
+        truncate=truncate,
+    )
+    target = cli_jobs.Target(redis_url, namespace, state_dir)
+    return cli_jobs.submit(
+        target, inputs, asked | {"tier": tier}, job_id=job_id, waits=wait, as_json=as_json
+    )
+
+
+@app.command(epilog=TABLE)
+def status(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Without it: workers and latest jobs.")
+    ] = None,
+    redis_url: options.RedisUrl = None,
+    namespace: options.Namespace = "default",
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Show how far a job is, or what the service does."""
+    from docmill import cli_jobs
+
+    target = cli_jobs.Target(redis_url, namespace, state_dir)
+    return cli_jobs.status(target, job, as_json=as_json)
+
+
+@app.command(epilog=TABLE)
+def results(
+    job: options.JobArgument,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="OUT", help="- (default) is standard output."),
+    ] = Path("-"),
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Only what is there; do not wait for the rest.")
+    ] = False,
+    redis_url: options.RedisUrl = None,
+    namespace: options.Namespace = "default",
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Write a job's results as they come, until it ends.
+
+    Into a file, only those that it does not have yet are added.
+
+        docmill results 20261130-073512-3f9a2c1b -o answers.jsonl
+    """
+    from docmill import cli_jobs
+
+    target = cli_jobs.Target(redis_url, namespace, state_dir)
+    path = None if str(output) == "-" else output
+    return cli_jobs.results(target, job, path, waits=not no_wait, as_json=as_json)
+
+
+@app.command(epilog=TABLE)
+def cancel(
+    job: options.JobArgument,
+    redis_url: options.RedisUrl = None,
+    namespace: options.Namespace = "default",
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Take back what waits in a job; what runs now still ends."""
+    from docmill import cli_jobs
+
+    target = cli_jobs.Target(redis_url, namespace, state_dir)
+    return cli_jobs.cancel(target, job, as_json=as_json)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

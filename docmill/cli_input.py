@@ -1,0 +1,82 @@
+"""The command line's input, looked through once before anything starts.
+
+What could not run at all is refused here as a whole, in one line; a single bad document is not: it
+becomes an error record when its turn comes. May import docmill.intake and docmill.request.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from docmill import intake
+from docmill.errors import IntakeError
+from docmill.intake import Document, Item
+from docmill.intake.scan import Scan, scan_items
+from docmill.request import SpecBook
+
+
+def look_through(
+    inputs: Sequence[str], options: Mapping[str, Any], output: Path | None = None
+) -> Scan:
+    """Read all input once and refuse what could not run.
+
+    Raises:
+        IntakeError: Nothing to read, a custom id stands twice, there is no prompt, or the output
+            is one of the inputs.
+        JobRejected: An option cannot be used.
+
+    Cost: One pass over the files; memory grows with the number of custom ids only.
+    """
+    book = SpecBook(options)
+    found = scan_items(_checked(inputs, book, output))
+    if found.duplicates:
+        more = f" (and {found.num_duplicates - 1:,} more)" if found.num_duplicates > 1 else ""
+        raise IntakeError(
+            f"{found.duplicates[0]}{more}; nothing was run: give each document its own id"
+        )
+    if not found.count and not found.num_problems:
+        raise IntakeError(f"there are no documents in {', '.join(inputs)}")
+    return found
+
+
+def _checked(inputs: Sequence[str], book: SpecBook, output: Path | None) -> Iterator[Item]:
+    for item in intake.read(inputs):
+        if output is not None and _is_file(item, output, inputs):
+            raise IntakeError(f"output {output} is also an input: choose another --output")
+        if isinstance(item, Document) and not book.has_prompt and not _has_prompt(item):
+            raise IntakeError(
+                f"there is no prompt for {item.custom_id}: say what to ask with "
+                '--prompt "…" or --prompt @FILE, or in the line itself'
+            )
+        yield item
+
+
+def _has_prompt(item: Document) -> bool:
+    return any(name in (item.options or {}) for name in ("prompt", "messages"))
+
+
+def _is_file(item: Item, path: Path, inputs: Sequence[str]) -> bool:
+    name = str((item.source or {}).get("file", ""))
+    if not name.endswith(path.name):  # spares a look at the disk for every document
+        return False
+    candidates = [Path(name), *(Path(root) / name for root in inputs)]
+    return any(candidate.resolve() == path.resolve() for candidate in candidates)
+
+
+def read_prompt(prompt: str | None) -> str | None:
+    """Return the prompt, read from a file if it is `@FILE`.
+
+    Raises:
+        IntakeError: The file cannot be read.
+    """
+    if prompt is None or not prompt.startswith("@"):
+        return prompt
+    path = Path(prompt[1:])
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise IntakeError(f"prompt file {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise IntakeError(
+            f"prompt file {path} is not UTF-8 at byte offset {error.start}"
+        ) from error

@@ -1,0 +1,171 @@
+"""The command line's options: their names, help and checks, shared by its commands.
+
+May import typer.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+#: Where the context's `meta` says whether tracebacks are wanted.
+DEBUG = "docmill.debug"
+
+_ASK = "What is asked"
+_WHERE = "Where it runs"
+
+
+def _note_debug(ctx: typer.Context, is_wanted: bool) -> bool:
+    ctx.meta[DEBUG] = is_wanted
+    return is_wanted
+
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="IN…",
+        help="Files, folders (their .txt and .md files) and quoted globs; a .jsonl file holds one "
+        'document a line: {"id": …, "text": …} or the OpenAI Batch format.',
+        show_default=False,
+    ),
+]
+Prompt = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt",
+        "-p",
+        metavar="TEXT|@FILE",
+        help="What to ask about each document. {document} marks its place; without it the document "
+        "follows the prompt. Lines of a .jsonl file may bring their own.",
+        rich_help_panel=_ASK,
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="The model to ask: the service's own by default.",
+        rich_help_panel=_ASK,
+        show_default=False,
+    ),
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="The longest answer, in tokens (default 256).", rich_help_panel=_ASK),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=10.0,
+        help="0 (default) always takes the likeliest token; above, answers vary.",
+        rich_help_panel=_ASK,
+    ),
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        help="Choose among the likeliest tokens that make up this share, above 0 to 1.",
+        rich_help_panel=_ASK,
+    ),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="End the answer before this text; may be given several times.", rich_help_panel=_ASK
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="With a temperature: the same seed, the same answer.", rich_help_panel=_ASK
+    ),
+]
+Truncate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="head|refuse",
+        help="A document longer than the model's context: keep its head (default), or refuse it.",
+        rich_help_panel=_ASK,
+    ),
+]
+JobId = Annotated[
+    str | None,
+    typer.Option(
+        help="The job's name. Submitting to the same one again adds only what is new.",
+        rich_help_panel=_WHERE,
+    ),
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        envvar="DOCMILL_REDIS_URL",
+        metavar="URL",
+        help="redis://, rediss:// (TLS), unix:// or redis+sentinel://…",
+        rich_help_panel=_WHERE,
+    ),
+]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        envvar="DOCMILL_NAMESPACE",
+        help="Separates installations that share one Redis.",
+        rich_help_panel=_WHERE,
+    ),
+]
+StateDir = Annotated[
+    Path,
+    typer.Option(
+        envvar="DOCMILL_STATE_DIR",
+        help="Set-up models, logs, and what 'docmill up' keeps.",
+        rich_help_panel=_WHERE,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON, for programs.")]
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug", callback=_note_debug, help="Show tracebacks, and the service's log as it comes."
+    ),
+]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The id that submit printed.")]
+
+DEFAULT_STATE_DIR = Path("~/.cache/docmill")
+
+
+# Settings of the service; they stand on the commands that start one.
+ServedModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        envvar="DOCMILL_MODEL",
+        help="A model directory, a hub name, or smollm2-135m (default; set up on first use).",
+        rich_help_panel=_WHERE,
+        show_default=False,
+    ),
+]
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        envvar="DOCMILL_ENGINE",
+        metavar="torch|fake",
+        help="fake answers without a model, for trying things out.",
+        rich_help_panel=_WHERE,
+    ),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        envvar="DOCMILL_DTYPE",
+        metavar="auto|float32|bfloat16|float16",
+        help="Number format of weights and KV.",
+        rich_help_panel=_WHERE,
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        min=1, envvar="DOCMILL_THREADS", help="CPU threads of the engine.", rich_help_panel=_WHERE
+    ),
+]

@@ -1,0 +1,25 @@
+"""How the command line speaks: data on standard output, everything for people on standard error.
+
+May import the standard library only.
+"""
+
+import json
+import sys
+from typing import Any
+
+
+def say(line: str) -> None:
+    """Tell a person something."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def write_line(line: str) -> None:
+    """Write one line of data; whoever reads it gets it at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def write_json(value: Any) -> None:
+    """Write one value as a line of JSON."""
+    write_line(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,281 @@
+"""`docmill run`: everything on this machine, from files to answers, and then an end.
+
+Looks through the input before anything starts, skips what the output file has answers to, starts
+the service, sends documents from one thread and takes results from another, and writes each result
+as it comes. The main thread only waits on a queue, so that an interrupt, a dead service and a
+result are all noticed at once. May import everything in docmill.
+"""
+
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import Empty, Full, Queue
+from typing import Any
+
+from docmill import intake
+from docmill.cli_exit import EXIT_INTERRUPTED
+from docmill.cli_input import look_through
+from docmill.cli_output import say, write_json, write_line
+from docmill.cli_summary import Tally
+from docmill.client import Client, new_job_id
+from docmill.errors import DocmillError
+from docmill.job import Job
+from docmill.progress import Reporter, show_progress
+from docmill.resume import OutputFile
+from docmill.service_process import (
+    Event,
+    ServiceProcess,
+    find_service,
+    log_path,
+    open_log,
+    service_failure,
+)
+
+#: Together under the 5 s within which an interrupt has to end everything.
+_STOP_PATIENCE_S = 2.0
+_CANCEL_PATIENCE_S = 0.5
+#: Results held for writing: enough to keep reading ahead, little to lose.
+_QUEUE_SIZE = 1024
+_TICK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for. `output` None writes to standard output."""
+
+    inputs: list[str]
+    output: Path | None
+    options: dict[str, Any]
+    settings: dict[str, Any]
+    state_dir: Path
+    job_id: str | None = None
+    as_json: bool = False
+    is_debug: bool = False
+
+    @property
+    def shown_output(self) -> str:
+        """The output's name for people."""
+        return "standard output" if self.output is None else str(self.output)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run went; kept outside of the run, so that an interrupt can still tell."""
+
+    total: int = 0
+    skipped: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+
+def run(request: Request) -> int:
+    """Answer the documents and return the exit status: 0, or 1 when some have no answer."""
+    began_at = time.monotonic()
+    found = look_through(request.inputs, request.options, request.output)
+    find_service()
+    outcome = Outcome(total=found.count + found.num_problems)
+    with ExitStack() as stack:
+        output = None
+        if request.output is not None:
+            output = OutputFile(request.output)
+            stack.callback(output.close)
+            _tell_resume(output, outcome)
+        answered = output.earlier.answered if output else set()
+        if _is_any_left(request, answered):
+            try:
+                Run(request, answered, output, outcome).run()
+            except KeyboardInterrupt:
+                _tell_interrupted(request, outcome)
+                return EXIT_INTERRUPTED
+    _tell_summary(request, outcome, time.monotonic() - began_at)
+    return 0 if outcome.tally.answered + outcome.skipped >= outcome.total else 1
+
+
+def _is_any_left(request: Request, answered: set[str]) -> bool:
+    return any(item.custom_id not in answered for item in intake.read(request.inputs))
+
+
+def _tell_resume(output: OutputFile, outcome: Outcome) -> None:
+    earlier = output.earlier
+    outcome.skipped = len(earlier.answered)
+    if earlier.answered or earlier.num_failed:
+        again = f", {earlier.num_failed:,} without are run again" if earlier.num_failed else ""
+        say(f"{output.path} has answers to {outcome.skipped:,} documents, skipped{again}")
+
+
+def _tell_interrupted(request: Request, outcome: Outcome) -> None:
+    answered = outcome.skipped + outcome.tally.answered
+    how = "" if request.output is None else "; run the same command again to go on"
+    say(
+        f"interrupted: {answered:,} of {outcome.total:,} documents have an answer in "
+        f"{request.shown_output}{how}"
+    )
+
+
+def _tell_summary(request: Request, outcome: Outcome, elapsed_s: float) -> None:
+    told = (elapsed_s, request.shown_output, outcome.skipped)
+    if request.as_json:
+        write_json(outcome.tally.to_dict(*told))
+        return
+    for line in outcome.tally.lines(*told):
+        say(line)
+
+
+class Run:
+    """One run of the service over the documents that have no answer yet."""
+
+    def __init__(
+        self, request: Request, answered: set[str], output: OutputFile | None, outcome: Outcome
+    ) -> None:
+        self._request = request
+        self._answered = answered
+        self._output = output
+        self._outcome = outcome
+        self._queue: Queue[tuple[str, Any]] = Queue(_QUEUE_SIZE)
+        self._is_over = threading.Event()
+        self._job: Job | None = None
+        self._reporter: Reporter | None = None
+        self._began_at = time.monotonic()
+
+    def run(self) -> None:
+        """Start the service, answer everything, end the service.
+
+        Raises:
+            DocmillError: What kept the run from going on.
+            KeyboardInterrupt: The user interrupted it; the service has ended.
+        """
+        with ExitStack() as stack:
+            log = None
+            if not self._request.is_debug:
+                log = stack.enter_context(open_log(self._request.state_dir))
+            say("starting the service …")
+            service = ServiceProcess(
+                self._request.settings, on_event=lambda event: self._put("service", event), log=log
+            )
+            try:
+                self._loop(stack)
+            except BaseException:
+                self._is_over.set()
+                self._give_up_job()
+                service.stop(_STOP_PATIENCE_S)
+                raise
+            self._is_over.set()
+            service.stop()
+
+    def _loop(self, stack: ExitStack) -> None:
+        while True:
+            try:
+                kind, value = self._queue.get(timeout=_TICK_S)
+            except Empty:
+                self._tell_progress()
+                continue
+            if kind == "result":
+                self._take(value)
+            elif kind == "service":
+                self._hear(value, stack)
+            elif kind == "error":
+                raise value
+            else:
+                return
+
+    def _take(self, result: Any) -> None:
+        if self._output is not None:
+            self._output.write(result)
+        else:
+            write_line(result.to_json())
+        self._outcome.tally.add(result)
+        self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        if self._reporter is None:
+            return
+        tally = self._outcome.tally
+        total = self._outcome.total - self._outcome.skipped
+        self._reporter.update(
+            tally.done, total, num_tokens=tally.num_tokens, num_failed=tally.failed
+        )
+
+    def _hear(self, event: Event, stack: ExitStack) -> None:
+        name = event["event"]
+        if name == "preparing":
+            say(event["message"])
+        elif name == "redis_ready":
+            self._start_threads(event)
+        elif name == "ready":
+            say(f"ready after {time.monotonic() - self._began_at:.1f} s")
+            self._reporter = stack.enter_context(show_progress())
+            self._tell_progress()
+        elif name == "child_exited":
+            say(
+                f"the {event['role']} process ended with {event['how']} and starts again; "
+                f"its log: {log_path(self._request.state_dir)}"
+            )
+        elif name in ("fatal", "ended"):
+            raise service_failure(event, log_path(self._request.state_dir))
+
+    def _start_threads(self, event: Event) -> None:
+        settings = self._request.settings
+        client = Client(event.get("url") or settings["redis_url"], settings["namespace"])
+        options = self._request.options | {"model": event["model"]}
+        if not settings.get("model"):
+            del options["model"]  # lines that name another model are refused, not misled
+        threading.Thread(target=self._submit, args=(client, options), daemon=True).start()
+
+    def _submit(self, client: Client, options: dict[str, Any]) -> None:
+        waiting = (
+            item
+            for item in intake.read(self._request.inputs)
+            if item.custom_id not in self._answered
+        )
+        try:
+            client.submit(
+                waiting,
+                job_id=self._request.job_id or new_job_id(datetime.now(UTC)),
+                on_open=self._follow,
+                **options,
+            )
+        except DocmillError as error:
+            self._put("error", error)
+
+    def _follow(self, job: Job) -> None:
+        self._job = job
+        threading.Thread(target=self._receive, args=(job,), daemon=True).start()
+
+    def _receive(self, job: Job) -> None:
+        try:
+            for result in job.results():
+                if result.custom_id not in self._answered:
+                    self._put("result", result)
+            self._put("done", None)
+        except DocmillError as error:
+            self._put("error", error)
+
+    def _put(self, kind: str, value: Any) -> None:
+        """Hand something to the main thread; dropped once that has stopped listening."""
+        while not self._is_over.is_set():
+            try:
+                self._queue.put((kind, value), timeout=_TICK_S)
+            except Full:
+                continue
+            return
+
+    def _give_up_job(self) -> None:
+        """Take back what waits on a Redis that outlives this run; one of our own just ends.
+
+        A job that the user named stays, to be come back to: a cancelled one takes nothing more.
+        """
+        request = self._request
+        if self._job is None or request.job_id or not request.settings.get("redis_url"):
+            return
+        thread = threading.Thread(target=_cancel, args=(self._job,), daemon=True)
+        thread.start()
+        thread.join(_CANCEL_PATIENCE_S)
+
+
+def _cancel(job: Job) -> None:
+    try:
+        job.cancel()
+    except DocmillError:
+        return  # Redis is away: the job stays, and a later run answers from its results

@@ -1,0 +1,84 @@
+"""`docmill up`: the supervised service on this machine, until Ctrl-C.
+
+Its Redis, unless one is given, keeps its data in the state directory, so that the next `up` goes on
+where this one stopped. May import docmill.service_process and docmill.address.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from docmill.address import Address
+from docmill.cli_output import say, write_json
+from docmill.service_process import Event, ServiceProcess, log_path, service_failure
+
+_HOW_TO = """\
+docmill is up ({model}). Ctrl-C ends it; what waits is kept for the next time.
+
+  Command line, on this machine:
+    docmill submit papers/ --prompt "Summarize this." --wait
+  Python:
+    from docmill import Client
+
+    client = Client({url!r}{namespace})
+    job = client.submit(["The text of a document."], prompt="Summarize this.")
+    for result in job.results():
+        print(result.custom_id, result.text)
+"""
+
+
+def up(settings: dict[str, Any], state_dir: Path, *, as_json: bool) -> int:
+    """Run the service until it is interrupted; return 0.
+
+    Raises:
+        ServiceError: It cannot start, or has ended.
+        BrokerUnavailable: The Redis that was given cannot be reached.
+    """
+    events: SimpleQueue[Event] = SimpleQueue()
+    state_dir = state_dir.expanduser()
+    redis_directory = None if settings.get("redis_url") else state_dir / "redis"
+    say("starting the service …")
+    service = ServiceProcess(settings, on_event=events.put, redis_directory=redis_directory)
+    with contextlib.ExitStack() as stack:
+        try:
+            _watch(events, stack, settings, state_dir, as_json)
+        except KeyboardInterrupt:
+            say("stopping; Ctrl-C again to hurry …")
+        finally:
+            service.stop()
+    say("stopped")
+    return 0
+
+
+def _watch(
+    events: SimpleQueue[Event],
+    stack: contextlib.ExitStack,
+    settings: dict[str, Any],
+    state_dir: Path,
+    as_json: bool,
+) -> None:
+    """Tell what happens until a KeyboardInterrupt, or a failure that is raised."""
+    model = url = ""
+    while True:
+        event = events.get()
+        if as_json:
+            write_json(event)
+        match event["event"]:
+            case "preparing":
+                say(event["message"])
+            case "redis_ready":
+                model, url = event["model"], event.get("url") or settings["redis_url"]
+                address = Address(url, settings["namespace"], os.getpid())
+                address.publish(state_dir)
+                stack.callback(address.withdraw, state_dir)
+            case "ready" if not as_json:
+                say(_how_to(model, url, settings["namespace"]))
+            case "fatal" | "ended":
+                raise service_failure(event, log_path(state_dir))
+
+
+def _how_to(model: str, url: str, namespace: str) -> str:
+    shown = "" if namespace == "default" else f", namespace={namespace!r}"
+    return _HOW_TO.format(model=model, url=url, namespace=shown)

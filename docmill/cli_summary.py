@@ -1,0 +1,95 @@
+"""What a run came to, counted while results come and told in a few lines.
+
+Pure: no clock and no I/O of its own. May import docmill.results.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from docmill.progress import duration
+from docmill.results import Result
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over results; tokens are counted where they were computed, so once per repeat."""
+
+    answered: int = 0
+    failed: int = 0
+    other: int = 0
+    repeats: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    truncated: int = 0
+    #: Error code -> how often, and the first message.
+    failures: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """Results so far."""
+        return self.answered + self.failed + self.other
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and output tokens that were answered for, repeats excluded."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def add(self, result: Result) -> None:
+        """Count one result."""
+        if result.ok:
+            self.answered += 1
+        elif result.outcome == "failed":
+            self.failed += 1
+        else:
+            self.other += 1
+        if result.error is not None:
+            count, first = self.failures.get(result.error.code, (0, ""))
+            message = first or f"{result.custom_id}: {result.error.message}"
+            self.failures[result.error.code] = (count + 1, message)
+        self.truncated += result.truncation is not None
+        if result.shared in ("follower", "cached"):
+            self.repeats += 1
+            return
+        self.prompt_tokens += result.usage.prompt_tokens
+        self.cached_tokens += result.usage.cached_tokens
+        self.completion_tokens += result.usage.completion_tokens
+
+    def lines(self, elapsed_s: float, output: str, skipped: int) -> list[str]:
+        """Tell a person what came out."""
+        words = [f"{self.answered:,} answered", f"{self.failed:,} failed"]
+        if self.other:
+            words.append(f"{self.other:,} cancelled or expired")
+        if skipped:
+            words.append(f"{skipped:,} answered before")
+        lines = [
+            f"documents   {', '.join(words)}",
+            f"cache hits  {self.repeats:,} documents answered as exact repeats, "
+            f"{self.cached_tokens:,} prompt tokens not computed again",
+            f"tokens      {self.prompt_tokens:,} in, {self.completion_tokens:,} out",
+            f"time        {duration(elapsed_s)} ({self.done / max(elapsed_s, 1e-9):.2f} "
+            "documents/s, start included)",
+            f"output      {output}",
+        ]
+        if self.truncated:
+            lines.insert(1, f"truncated   {self.truncated:,} documents were longer than fits")
+        for code, (count, first) in self.failures.items():
+            lines.append(f"{count:,} x {code}, first: {first}")
+        return lines
+
+    def to_dict(self, elapsed_s: float, output: str, skipped: int) -> dict[str, Any]:
+        """Tell a program the same."""
+        return {
+            "answered": self.answered,
+            "failed": self.failed,
+            "other": self.other,
+            "answered_before": skipped,
+            "repeats": self.repeats,
+            "truncated": self.truncated,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "completion_tokens": self.completion_tokens,
+            "seconds": round(elapsed_s, 3),
+            "errors": {code: count for code, (count, _) in self.failures.items()},
+            "output": output,
+        }

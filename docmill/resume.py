@@ -1,0 +1,129 @@
+"""The output file of a run: what an earlier run left in it, and adding to it.
+
+Decides which documents need not be asked about again: those with an answer. Error records of an
+earlier run are taken out, because their documents run again, and so is a last line that a killed
+run left torn. Everything else in the file stays byte for byte. May import docmill.results.
+"""
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from docmill.errors import IntakeError
+from docmill.results import Result
+
+
+@dataclass(slots=True)
+class Earlier:
+    """What an output file holds: the ids with an answer, and how much has to go."""
+
+    answered: set[str] = field(default_factory=set)
+    num_failed: int = 0
+    is_torn: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the file can be added to as it is."""
+        return not self.num_failed and not self.is_torn
+
+
+class OutputFile:
+    """An output file, locked for one run, read on opening and then added to line by line.
+
+    Args:
+        path: The file; made if missing.
+
+    Raises:
+        IntakeError: It cannot be written, another run writes it, or it holds something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file: IO[bytes] = path.open("a+b")
+        except OSError as error:
+            raise IntakeError(f"output {path} cannot be written: {error.strerror}") from error
+        try:
+            self._lock()
+            self.earlier = self._look()
+            if not self.earlier.is_clean:
+                self._clean()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise IntakeError(
+                f"output {self.path} is being written by another run; wait for it, or choose "
+                "another --output"
+            ) from error
+
+    def _look(self) -> Earlier:
+        found = Earlier()
+        for number, line in self._lines():
+            if not line.endswith(b"\n"):
+                found.is_torn = True
+                break
+            result = self._read(number, line)
+            if result.ok:
+                found.answered.add(result.custom_id)
+            else:
+                found.num_failed += 1
+        return found
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        self._file.seek(0)
+        yield from enumerate(self._file, start=1)
+
+    def _read(self, number: int, line: bytes) -> Result:
+        try:
+            return Result.from_openai(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise IntakeError(
+                f"output {self.path}, line {number} is not a result of docmill; choose another "
+                "--output, or move this file away"
+            ) from error
+
+    def _clean(self) -> None:
+        """Put a file with the answers alone in this one's place, in one step."""
+        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)
+        cleaned = os.fdopen(handle, "w+b")
+        try:
+            for number, line in self._lines():
+                if line.endswith(b"\n") and self._read(number, line).ok:
+                    cleaned.write(line)
+            cleaned.flush()
+            os.fsync(cleaned.fileno())
+            os.fchmod(cleaned.fileno(), self.path.stat().st_mode & 0o777)
+            fcntl.flock(cleaned, fcntl.LOCK_EX)
+            Path(name).replace(self.path)
+        except BaseException:
+            cleaned.close()
+            Path(name).unlink(missing_ok=True)
+            raise
+        self._file.close()
+        self._file = cleaned
+
+    def write(self, result: Result) -> None:
+        """Add one result; it survives the end of this process.
+
+        Raises:
+            IntakeError: The disk is full, or the file cannot be written any more.
+        """
+        try:
+            self._file.write(result.to_json().encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise IntakeError(f"output {self.path} cannot be written: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Close the file and give it free."""
+        self._file.close()
