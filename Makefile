@@ -5,6 +5,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 VENV := .venv/.installed
 VENV8 := .venv-redis8/.installed
