@@ -177,4 +177,6 @@ def _leave_while_loading(process: Process, loaded: threading.Event) -> None:
 
 
 if __name__ == "__main__":
+    # the threads hand each other work in a fraction of the default's 5 ms
+    sys.setswitchinterval(0.0005)
     sys.exit(run("engine", work))

@@ -7,15 +7,15 @@ docmill and the shared modules in workers.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
-from docmill.errors import InvalidDocument, MessageError
-from docmill.keys import TIERS
+from docmill.errors import BrokerUnavailable, MessageError, Reason
+from docmill.keys import GROUP, TIERS
+from docmill.scripts import Scripts
 from workers import log
 from workers.completion import Ending, Serving, Writer
 from workers.leases import Lease, Window, open_entry
 from workers.process import Process
-from workers.streams import Entry, Outage, StreamReader
+from workers.streams import Entry, Outage, StreamReader, insist
 
 #: How long to wait for room while some streams have no room: also how late an interactive entry is
 #: seen then.
@@ -64,6 +64,9 @@ class Feeder:
         context_len: int,
     ) -> None:
         self._stop = process.stop
+        self._consumer = process.consumer
+        self._scripts = Scripts(process.client, process.keys.prefix)
+        self._outage = Outage(process.stop.wait)
         self._sources = {source.stream: source for source in served}
         self._window = window
         self._writer = writer
@@ -73,7 +76,7 @@ class Feeder:
             process.client,
             process.consumer,
             list(self._sources),
-            outage=Outage(process.stop.wait),
+            outage=self._outage,
             holds=window.holds,
         )
 
@@ -84,6 +87,7 @@ class Feeder:
 
     def feed(self) -> None:
         """Read once, where there is room."""
+        num_taken = self._window.num_taken
         wanted = self._wanted()
         is_open = len(wanted) == len(self._sources)
         if wanted:
@@ -96,7 +100,7 @@ class Feeder:
             )
             self._take(entries)
         if not is_open:
-            self._window.wait_for_change(_ROOM_WAIT_S)
+            self._window.wait_until_taken(num_taken, _ROOM_WAIT_S)
 
     def _wanted(self) -> list[str]:
         max_rows = self._window.limits.max_rows
@@ -115,16 +119,38 @@ class Feeder:
             self._window.add(source.bucket, source.rank, leases)
 
     def _open(self, entry: Entry) -> Lease | None:
-        """Decode an entry; one that cannot be used is ended instead."""
-        ids: dict[str, Any] = {"stream": entry.stream, "entry_id": entry.entry_id}
+        """Decode an entry; one that can never be answered is ended instead."""
         try:
-            return open_entry(entry, self._context_len)
+            lease = open_entry(entry)
         except MessageError as error:
-            log.get().warning("entry.buried", code=error.code, problem=error.message, **ids)
-            body = self._serving.failure(error.code, error.message)
-            self._writer.put(Ending(entry.stream, entry.entry_id, body, dead_reason=error.code))
-        except InvalidDocument as error:
-            log.get().warning("document.refused", code=error.reason, **ids)
-            body = self._serving.failure(error.reason, error.message)
-            self._writer.put(Ending(entry.stream, entry.entry_id, body))
+            self._bury(entry, error)
+            return None
+        if lease.num_tokens <= self._context_len:
+            return lease
+        message = (
+            f"{lease.prepared.prompt_len} prompt tokens and up to {lease.prepared.max_tokens} "
+            f"output tokens exceed the engine's {self._context_len}"
+        )
+        log.get().warning("document.refused", problem=message, **lease.ids)
+        self._writer.put(Ending(lease, self._serving.failure(Reason.TOO_LONG, message)))
         return None
+
+    def _bury(self, entry: Entry, error: MessageError) -> None:
+        """Give up an entry that cannot be read."""
+        log.get().warning(
+            "entry.buried",
+            stream=entry.stream,
+            entry_id=entry.entry_id,
+            code=error.code,
+            problem=error.message,
+        )
+        body = self._serving.failure(error.code, error.message).encode()
+        owned = (entry.stream, GROUP, self._consumer, entry.entry_id)
+        try:
+            insist(
+                lambda: self._scripts.call("bury", *owned, error.code, body),
+                self._outage,
+                self._stop.is_set,
+            )
+        except BrokerUnavailable:
+            return  # the reaper hands it back once this consumer is gone

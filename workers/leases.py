@@ -8,12 +8,12 @@ workers.batching and workers.streams.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from docmill.errors import DecodeError, InvalidDocument, Reason
+from docmill.errors import DecodeError
 from docmill.wire import Header, Prepared
 from engine.base import Row, Sampling
 from workers import batching
@@ -27,11 +27,13 @@ _FIELDS = frozenset((b"i", b"j", b"h", b"b", b"n", b"p", b"f"))
 class Lease:
     """A document that this worker may answer while it owns the entry.
 
-    `began_at`: UNIX seconds when it was given to the engine, 0 before.
+    `fields`: the entry's, as bytes, without the prepared tokens. `began_at`: UNIX seconds when it
+    was given to the engine, 0 before.
     """
 
     stream: str
     entry_id: str
+    fields: Mapping[bytes, bytes]
     header: Header
     prepared: Prepared
     began_at: float = 0.0
@@ -51,6 +53,15 @@ class Lease:
             "entry_id": self.entry_id,
         }
 
+    @property
+    def num_tokens(self) -> int:
+        """What it occupies in a batch: prompt plus output limit."""
+        return self.prepared.prompt_len + self.prepared.max_tokens
+
+    def named(self, fields: Iterable[bytes]) -> list[str | bytes]:
+        """Return stream, entry id and these fields, as begin.lua and complete.lua want them."""
+        return [self.stream, self.entry_id, *map(self.fields.__getitem__, fields)]
+
     def row(self) -> Row:
         """Return what the engine is given."""
         prepared = self.prepared
@@ -65,35 +76,24 @@ class Lease:
         return Row(self.row_id, prompt, sampling, prepared.prefix_len)
 
 
-def open_entry(entry: Entry, context_len: int) -> Lease:
+def open_entry(entry: Entry) -> Lease:
     """Decode a ready entry.
 
     Raises:
         DecodeError: It is no ready entry, or its records cannot be read.
         UnsupportedSchema: A record is of another version.
-        InvalidDocument: Prompt and output do not fit the engine's context.
     """
     missing = _FIELDS - entry.fields.keys()
     if missing:
         names = ", ".join(sorted(name.decode() for name in missing))
         raise DecodeError(f"the entry lacks the fields {names}")
-    lease = Lease(
-        entry.stream,
-        entry.entry_id,
-        Header.decode(entry.fields[b"h"]),
-        Prepared.decode(entry.fields[b"p"]),
-    )
-    num_bytes = len(lease.prepared.tokens)
+    fields = dict(entry.fields)
+    prepared = Prepared.decode(fields.pop(b"p"))
+    header = Header.decode(fields[b"h"])
+    num_bytes = len(prepared.tokens)
     if num_bytes == 0 or num_bytes % 4:
         raise DecodeError(f"{num_bytes} bytes are not a prompt of 4-byte tokens")
-    needed = lease.prepared.prompt_len + lease.prepared.max_tokens
-    if needed > context_len:
-        raise InvalidDocument(
-            Reason.TOO_LONG,
-            f"{lease.prepared.prompt_len} prompt tokens and up to {lease.prepared.max_tokens} "
-            f"output tokens exceed the engine's {context_len}",
-        )
-    return lease
+    return Lease(entry.stream, entry.entry_id, fields, header, prepared)
 
 
 class Window:
@@ -112,16 +112,15 @@ class Window:
         self._held: dict[tuple[str, str], Lease] = {}
         self._depths: Counter[tuple[int, int]] = Counter()
         self._passes = 0
+        self._num_taken = 0
 
     def add(self, bucket: int, rank: int, leases: Iterable[Lease]) -> None:
         """Let leases wait in a bucket; `rank` 0 is the interactive tier."""
         now = self._clock()
         with self._changed:
             for lease in leases:
-                prepared = lease.prepared
-                prompt_len = prepared.prompt_len
-                row = Waiting(lease, rank, prompt_len, prompt_len + prepared.max_tokens, now)
-                self._put(bucket, row)
+                prompt_len = lease.prepared.prompt_len
+                self._put(bucket, Waiting(lease, rank, prompt_len, lease.num_tokens, now))
                 self._held[lease.stream, lease.entry_id] = lease
             self._changed.notify_all()
 
@@ -190,16 +189,22 @@ class Window:
         """Return how many rows of one tier wait in a bucket."""
         return self._depths[bucket, rank]
 
-    def wait_for_change(self, timeout_s: float) -> None:
-        """Sleep until rows are taken to run, at most `timeout_s`."""
+    @property
+    def num_taken(self) -> int:
+        """How often rows have been taken to run."""
+        return self._num_taken
+
+    def wait_until_taken(self, num_taken: int, timeout_s: float) -> None:
+        """Sleep while `num_taken` is what it was, at most `timeout_s`."""
         with self._changed:
-            self._changed.wait(timeout_s)
+            self._changed.wait_for(lambda: self._num_taken != num_taken, timeout_s)
 
     def _put(self, bucket: int, row: Waiting[Lease]) -> None:
         self._waiting.setdefault(bucket, {})[row] = None
         self._depths[bucket, row.rank] += 1
 
     def _take(self, bucket: int, rows: Iterable[Waiting[Lease]]) -> None:
+        self._num_taken += 1
         for row in rows:
             del self._waiting[bucket][row]
             self._depths[bucket, row.rank] -= 1

@@ -95,24 +95,21 @@ class Runner:
             log.get().error("event.unknown", row_id=event.row_id)
         elif isinstance(event, RowDone):
             body = self._serving.answer(lease, event)
-            self._writer.put(Ending(lease.stream, lease.entry_id, body))
+            self._writer.put(Ending(lease, body))
         else:
             self._fail(lease, event.error)
 
     def _fail(self, lease: Lease, error: EngineError) -> None:
         log.get().warning("document.failed", code=error.code, problem=error.message, **lease.ids)
         body = self._serving.failure(error.code, error.message)
-        self._writer.put(Ending(lease.stream, lease.entry_id, body))
+        self._writer.put(Ending(lease, body))
 
     def _refill(self, bucket: int, room: int) -> list[Row]:
         """Give the engine up to `room` more rows; none rather than wait for Redis."""
         self._process.progress.touch()
         if self._process.stop.is_set():
             return []
-        num_tokens = sum(
-            lease.prepared.prompt_len + lease.prepared.max_tokens
-            for lease in self._running.values()
-        )
+        num_tokens = sum(lease.num_tokens for lease in self._running.values())
         num_rows = max(len(self._running), self._window.limits.max_rows - room)
         taken = self._window.refill(
             bucket, num_rows=num_rows, num_tokens=num_tokens, num_served=self._num_served
@@ -144,11 +141,11 @@ class Runner:
             if deadline_at is None or now < deadline_at:
                 kept.append(lease)
             else:
-                self._writer.put(Ending(lease.stream, lease.entry_id, self._serving.expiry()))
+                self._writer.put(Ending(lease, self._serving.expiry()))
         return kept
 
     def _begin(self, leases: Sequence[Lease], give_up: Callable[[], bool]) -> list[Any]:
-        owned = [name for lease in leases for name in (lease.stream, lease.entry_id)]
+        owned = [value for lease in leases for value in lease.named((b"i", b"j", b"b", b"f"))]
         try:
             verdicts: list[Any] = insist(
                 lambda: self._scripts.call("begin", GROUP, self._process.consumer, *owned),

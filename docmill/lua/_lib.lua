@@ -93,6 +93,12 @@ local function is_cancelled(job)
   return redis.call('HEXISTS', k_job(job), 'cancelled_at') == 1
 end
 
+-- Whether the job still takes answers for documents that have not been started.
+local function is_wanted(job)
+  local known = redis.call('HMGET', k_job(job), 'created_at', 'cancelled_at')
+  return known[1] and not known[2]
+end
+
 -- Starts the clock on the job's keys once nothing more can come.
 local function finish_if_done(job)
   local c = counters(job)

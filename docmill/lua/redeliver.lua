@@ -15,7 +15,7 @@ if not is_whole(e) then
   bury(stream, owner, e, 'malformed', '')
   return 'DEAD'
 end
-if redis.call('EXISTS', k_job(e.j)) == 0 or is_cancelled(e.j) then
+if not is_wanted(e.j) then
   drop_unwanted(e)
   return 'DROPPED'
 end
