@@ -7,6 +7,7 @@ what happens; the end of its standard input tells it that we are gone. May impor
 library only.
 """
 
+import contextlib
 import importlib.util
 import json
 import subprocess
@@ -29,12 +30,13 @@ Event = dict[str, Any]
 _MAX_LOG_BYTES = 10 * 1024 * 1024
 
 
-def find_service(beside: Path = BESIDE) -> Path:
+def find_service(beside: Path | None = None) -> Path:
     """Return the folder from which `python -m workers.service` runs.
 
     Raises:
         ServiceError: Only the client is installed, or packages are missing; says what to do.
     """
+    beside = beside or BESIDE
     if not all((beside / name / "__init__.py").exists() for name in ("workers", "engine")):
         raise ServiceError(
             "only docmill's client is installed here: run this in a clone of the repository or in "
@@ -117,8 +119,9 @@ class ServiceProcess:
             start_new_session=True,  # a terminal's Ctrl-C reaches us alone; we pass it on
         )
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(dict(settings), default=str).encode() + b"\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, which the events tell
+            self._process.stdin.write(json.dumps(dict(settings), default=str).encode() + b"\n")
+            self._process.stdin.flush()
         self._reader = threading.Thread(target=self._read_events, daemon=True)
         self._reader.start()
 
@@ -143,16 +146,28 @@ class ServiceProcess:
             self._ask(patience_s)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             self._hurry()
-        self._reader.join(1.0)
+        self._release()
 
     def _ask(self, patience_s: float | None) -> None:
         self._process.terminate()
         self._process.wait(patience_s)
 
+    def _drop_lead(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def _release(self) -> None:
+        """Close the pipes; the events that are still in one are told first."""
+        assert self._process.stdout is not None
+        self._drop_lead()
+        self._reader.join(1.0)
+        if not self._reader.is_alive():
+            self._process.stdout.close()
+
     def _hurry(self) -> None:
         """Take the lead away, upon which the service kills its workers; then kill it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._drop_lead()
         try:
             self._process.wait(2.0)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,175 @@
+"""The command line's words and exit statuses, as far as they need no service."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from docmill import cli
+from docmill.cli_exit import TABLE, status_of
+from docmill.errors import BrokerUnavailable, ConfigError, IntakeError, ServiceError
+
+RUNNER = CliRunner()
+COMMANDS = ("run", "up", "submit", "status", "results", "cancel")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DOCMILL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def _no_rights(folder: Path) -> None:
+    (folder / "locked").mkdir()
+    (folder / "locked").chmod(0)
+
+
+def _write(name: str, content: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / name).write_text(content, encoding="utf-8")
+
+    return write
+
+
+TWICE = '{"id": "a", "text": "x"}\n{"id": "b", "text": "x"}\n{"id": "a", "text": "y"}\n'
+
+#: What is there, what is asked, and words of the one line that answers.
+UNUSABLE = {
+    "missing file": (_write("a.txt", "x"), ["b.txt"], ["'b.txt'", "No such file"]),
+    "nothing matches": (_write("a.txt", "x"), ["*.md"], ["nothing matches '*.md'"]),
+    "empty folder": (lambda folder: (folder / "in").mkdir(), ["in"], ["'in'", "no .txt or .md"]),
+    "empty lines": (_write("a.jsonl", "\n"), ["a.jsonl"], ["no documents", "a.jsonl"]),
+    "same id twice": (_write("a.jsonl", TWICE), ["a.jsonl"], ["'a'", "a.jsonl:1", "a.jsonl:3"]),
+    "no prompt file": (_write("a.txt", "x"), ["a.txt", "-p", "@p.txt"], ["p.txt", "No such file"]),
+    "bad top-p": (_write("a.txt", "x"), ["a.txt", "--top-p", "0"], ["top_p", "greater than 0"]),
+    "bad truncate": (_write("a.txt", "x"), ["a.txt", "--truncate", "tail"], ["truncate", "tail"]),
+    "foreign output": (
+        lambda folder: [_write(name, "text\n")(folder) for name in ("a.txt", "out.jsonl")],
+        ["a.txt"],
+        ["out.jsonl, line 1", "another --output"],
+    ),
+    "output is input": (
+        _write("out.jsonl", '{"id": "a", "text": "x"}\n'),
+        ["out.jsonl"],
+        ["out.jsonl is also an input"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("prepare", "asked", "words"), UNUSABLE.values(), ids=UNUSABLE)
+def test_run_refuses_what_it_cannot_use(
+    prepare: Callable[[Path], object], asked: list[str], words: list[str], tmp_path: Path
+) -> None:
+    """Unusable input is one line that names it, status 2, and nothing is started."""
+    prepare(tmp_path)
+    prompt = [] if "-p" in asked else ["-p", "Summarize."]
+    finished = RUNNER.invoke(cli.app, ["run", *asked, *prompt, "-o", "out.jsonl"])
+
+    assert finished.exit_code == 2
+    assert finished.stderr.count("\n") == 1
+    assert [word for word in words if word not in finished.stderr] == []
+    assert "Traceback" not in finished.output
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_run_names_a_folder_that_it_may_not_read(tmp_path: Path) -> None:
+    """A folder without read permission is refused by name."""
+    _no_rights(tmp_path)
+    finished = RUNNER.invoke(cli.app, ["run", "locked", "-p", "Summarize.", "-o", "out.jsonl"])
+
+    assert finished.exit_code == 2
+    assert "locked" in finished.stderr
+
+
+def test_a_prompt_is_asked_for_by_the_first_document_without(tmp_path: Path) -> None:
+    """Without a prompt anywhere the message names the document and the option."""
+    _write("a.jsonl", '{"id": "a", "text": "x", "prompt": "?"}\n{"id": "b", "text": "x"}\n')(
+        tmp_path
+    )
+    finished = RUNNER.invoke(cli.app, ["run", "a.jsonl", "-o", "out.jsonl"])
+
+    assert finished.exit_code == 2
+    assert "no prompt for b" in finished.stderr
+    assert "--prompt" in finished.stderr
+
+
+def test_a_client_alone_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the service beside it, run ends with status 4 and names the ways out."""
+    monkeypatch.setattr("docmill.service_process.BESIDE", tmp_path)
+    _write("a.txt", "x")(tmp_path)
+    finished = RUNNER.invoke(cli.app, ["run", "a.txt", "-p", "Summarize.", "-o", "out.jsonl"])
+
+    assert finished.exit_code == 4
+    assert "only docmill's client" in finished.stderr
+    assert "docmill submit --redis-url" in finished.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("command", [["status"], ["results", "j"], ["cancel", "j"]])
+def test_without_a_service_the_remedy_is_named(command: list[str]) -> None:
+    """Commands that need a running service say how to start or name one."""
+    finished = RUNNER.invoke(cli.app, command)
+
+    assert finished.exit_code == 2
+    assert "docmill up" in finished.stderr
+    assert "--redis-url" in finished.stderr
+
+
+def test_a_redis_that_is_not_there_has_a_status_of_its_own(tmp_path: Path) -> None:
+    """An unreachable Redis is status 3, and the message never holds the password."""
+    url = f"unix://:secret@{tmp_path}/no.sock"
+    finished = RUNNER.invoke(cli.app, ["status", "--redis-url", url])
+
+    assert finished.exit_code == 3
+    assert "no.sock" in finished.stderr
+    assert "secret" not in finished.stderr
+
+
+def test_debug_shows_the_error_as_it_was_raised(tmp_path: Path) -> None:
+    """With --debug an error of ours passes through with its traceback."""
+    finished = RUNNER.invoke(cli.app, ["status", "--debug"])
+
+    assert isinstance(finished.exception, ConfigError)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches(command: str) -> None:
+    """Each command's help has the exit statuses and, where it takes input, an example."""
+    shown = RUNNER.invoke(cli.app, [command, "--help"]).output
+
+    assert "Exit status" in shown
+    assert "--redis-url" in shown
+
+
+def test_the_help_is_quick_and_light() -> None:
+    """Showing help loads neither redis nor pydantic, let alone torch."""
+    program = (
+        "import sys; from docmill import cli;"
+        "loaded = [name for name in ('redis', 'pydantic', 'torch') if name in sys.modules];"
+        "print(loaded)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert shown == "[]\n"
+
+
+def test_exit_statuses_are_documented() -> None:
+    """The statuses that errors map to are those of the table."""
+    statuses = {status_of(kind("x")) for kind in (IntakeError, BrokerUnavailable, ServiceError)}
+
+    assert statuses == {2, 3, 4}
+    assert all(f"{status} " in TABLE for status in (0, 1, *statuses, 130))
+
+
+def test_standard_output_takes_one_kind_of_data() -> None:
+    """Results and the summary's JSON do not go to standard output together."""
+    finished = RUNNER.invoke(cli.app, ["run", "a.txt", "-o", "-", "--json"])
+
+    assert finished.exit_code == 2

@@ -1,0 +1,61 @@
+"""What a run came to, in numbers and in words."""
+
+from docmill.cli_summary import Tally
+from docmill.results import Result
+from docmill.wire import Failure, Truncation, Usage
+
+
+def _answer(custom_id: str, shared: str = "run") -> Result:
+    usage = Usage(prompt_tokens=100, cached_tokens=30, completion_tokens=7)
+    return Result(custom_id, "succeeded", usage=usage, shared=shared)  # type: ignore[arg-type]
+
+
+def _tally(*results: Result) -> Tally:
+    tally = Tally()
+    for result in results:
+        tally.add(result)
+    return tally
+
+
+def test_repeats_are_hits_and_cost_no_tokens() -> None:
+    """A document answered from another counts as a hit; its tokens were computed once."""
+    tally = _tally(_answer("a"), _answer("b", "follower"), _answer("c", "cached"))
+
+    assert tally.answered == 3
+    assert tally.repeats == 2
+    assert (tally.prompt_tokens, tally.cached_tokens, tally.completion_tokens) == (100, 30, 7)
+
+
+def test_failures_are_told_by_kind_with_the_first_of_each() -> None:
+    """Each error code has its count and the message of its first document."""
+    failures = [
+        Result(name, "failed", error=Failure(code=code, message=f"{name} is bad"))
+        for name, code in (("a", "empty_document"), ("b", "too_long"), ("c", "empty_document"))
+    ]
+    lines = _tally(*failures).lines(2.0, "out.jsonl", 0)
+
+    assert "2 x empty_document, first: a: a is bad" in lines
+    assert "1 x too_long, first: b: b is bad" in lines
+
+
+def test_the_words_hold_what_a_person_asks_for() -> None:
+    """Documents by outcome, cache hits, tokens, time and the file are all told."""
+    cut = Truncation(policy="head", original_tokens=9, kept_tokens=5)
+    tally = _tally(_answer("a"), Result("b", "cancelled"), Result("c", "succeeded", truncation=cut))
+
+    assert tally.lines(4.0, "out.jsonl", 5) == [
+        "documents   2 answered, 0 failed, 1 cancelled or expired, 5 answered before",
+        "truncated   1 documents were longer than fits",
+        "cache hits  0 documents answered as exact repeats, 30 prompt tokens not computed again",
+        "tokens      100 in, 7 out",
+        "time        4 s (0.75 documents/s, start included)",
+        "output      out.jsonl",
+    ]
+
+
+def test_a_program_gets_the_same_numbers() -> None:
+    """The JSON summary names every count."""
+    told = _tally(_answer("a"), _answer("b", "follower")).to_dict(1.5, "out.jsonl", 0)
+
+    assert (told["answered"], told["repeats"], told["prompt_tokens"]) == (2, 1, 100)
+    assert told["seconds"] == 1.5

@@ -1,0 +1,112 @@
+"""The output file: what is kept of an earlier run, and what is tried again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from docmill.errors import IntakeError
+from docmill.results import Result
+from docmill.resume import OutputFile
+from docmill.wire import Failure
+
+GOOD = Result("good", "succeeded", text="Yes\u2028no.", finish_reason="stop", model="m")
+BAD = Result("bad", "failed", error=Failure(code="empty_document", message="empty"))
+
+
+def _write(path: Path, *results: Result, tail: str = "") -> None:
+    lines = [result.to_json() + "\n" for result in results]
+    path.write_text("".join(lines) + tail, encoding="utf-8")
+
+
+def test_a_new_file_starts_empty(tmp_path: Path) -> None:
+    """Without an earlier run nothing is answered, and results are readable as soon as written."""
+    path = tmp_path / "out.jsonl"
+    output = OutputFile(path)
+    output.write(GOOD)
+    lines = path.read_text(encoding="utf-8").split("\n")
+    output.close()
+
+    assert output.earlier.answered == set()
+    assert Result.from_openai(json.loads(lines[0])).text == GOOD.text
+    assert lines[1:] == [""]
+
+
+def test_answers_stay_and_errors_go(tmp_path: Path) -> None:
+    """Answers of an earlier run stay byte for byte; error records make room for another try."""
+    path = tmp_path / "out.jsonl"
+    _write(path, GOOD, BAD)
+    before = path.read_bytes().split(b"\n")[0]
+    output = OutputFile(path)
+    output.write(Result("bad", "succeeded", text="Now yes."))
+    output.close()
+    lines = path.read_bytes().split(b"\n")
+
+    assert output.earlier.answered == {"good"}
+    assert output.earlier.num_failed == 1
+    assert lines[0] == before
+    assert json.loads(lines[1])["custom_id"] == "bad"
+    assert len(lines) == 3
+
+
+def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
+    """What a killed run left of its last line goes; the rest stays."""
+    path = tmp_path / "out.jsonl"
+    _write(path, GOOD, tail='{"id": "batch_req_1", "custom_i')
+    output = OutputFile(path)
+    output.close()
+
+    assert output.earlier.answered == {"good"}
+    assert path.read_text(encoding="utf-8") == GOOD.to_json() + "\n"
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_a_clean_file_is_not_rewritten(tmp_path: Path) -> None:
+    """A file with nothing but answers keeps its inode: it is only added to."""
+    path = tmp_path / "out.jsonl"
+    _write(path, GOOD)
+    before = path.stat().st_ino
+    OutputFile(path).close()
+
+    assert path.stat().st_ino == before
+
+
+def test_a_cleaned_file_keeps_its_mode(tmp_path: Path) -> None:
+    """Permissions survive the rewrite."""
+    path = tmp_path / "out.jsonl"
+    _write(path, BAD)
+    path.chmod(0o640)
+    OutputFile(path).close()
+
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    "content", ["plain text\n", "[1]\n", '{"custom_id": "a", "response": 3}\n']
+)
+def test_a_file_with_something_else_is_left_alone(tmp_path: Path, content: str) -> None:
+    """A file that docmill did not write is refused by line, and not changed."""
+    path = tmp_path / "notes.txt"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(IntakeError, match=r"notes\.txt, line 1"):
+        OutputFile(path)
+
+    assert path.read_text(encoding="utf-8") == content
+
+
+@pytest.mark.parametrize("start", [[GOOD], [BAD]], ids=["added to", "rewritten"])
+def test_two_runs_cannot_write_one_file(tmp_path: Path, start: list[Result]) -> None:
+    """The second run is refused for as long as the first one writes."""
+    path = tmp_path / "out.jsonl"
+    _write(path, *start)
+    first = OutputFile(path)
+    with pytest.raises(IntakeError, match="another run"):
+        OutputFile(path)
+    first.close()
+    OutputFile(path).close()
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A missing folder is refused with its path."""
+    with pytest.raises(IntakeError, match=r"nowhere/out\.jsonl cannot be written"):
+        OutputFile(tmp_path / "nowhere" / "out.jsonl")
