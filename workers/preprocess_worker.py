@@ -1,0 +1,233 @@
+"""The preprocessing worker: submitted documents in, prepared ones out.
+
+`python -m workers.preprocess_worker`, configured by `DOCMILL_*`. Decides what is read together and
+where a prepared document goes; what becomes of a document is decided in `preprocess`. One thread
+reads, prepares and writes; tokenising frees the interpreter, so that the heartbeat goes on beside
+it. SIGTERM stops the reading; what was read is finished. May import preprocess and docmill.
+"""
+
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import redis
+
+from docmill.errors import DecodeError, MessageError
+from docmill.keys import GROUP, TIERS
+from docmill.scripts import ScriptName, Scripts
+from docmill.wire import Body, Failure, Header
+from preprocess.base import Ready, Refused, Submission, Tokenizer
+from preprocess.fake_tokenizer import FakeTokenizer
+from preprocess.pipeline import Preprocessor, Served
+from preprocess.tokenizer import ModelTokenizer
+from workers import log, models
+from workers.lifecycle import wall_clock
+from workers.models import ModelFiles
+from workers.process import Process, run
+from workers.specs import SpecStore
+from workers.streams import Entry, Outage, StreamReader, insist, is_outage
+
+_MAX_COUNT = 64
+#: Aimed at in one read of a stream: half a second of tokenising, so an interactive document that
+#: comes meanwhile waits no longer.
+_READ_BYTES = 1_000_000
+_FIELDS = (b"i", b"j", b"h", b"d", b"b", b"n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A script to run on an entry: its name, and its arguments after the entry's id."""
+
+    entry: Entry
+    script: ScriptName
+    arguments: tuple[str | bytes | int, ...]
+
+
+class PreprocessWorker:
+    """Prepares what comes in until the process is asked to stop."""
+
+    def __init__(self, process: Process, files: ModelFiles, preprocessor: Preprocessor) -> None:
+        self._process = process
+        self._files = files
+        self._preprocessor = preprocessor
+        self._config_version = process.settings.digest()
+        self._tiers = {process.keys.intake(tier): tier for tier in TIERS}
+        self._scripts = Scripts(process.client, process.keys.prefix)
+        self._outage = Outage(process.pause)
+        self._specs = SpecStore(process.client, process.keys)
+        self._reader = StreamReader(
+            process.client, process.consumer, list(self._tiers), outage=self._outage
+        )
+        self._count = 1
+
+    def serve(self) -> None:
+        """Prepare documents until the process is asked to stop."""
+        presence = self._process.presence
+        presence.announce("ready", model=self._files.name, model_version=self._files.version)
+        while not self._process.stop.is_set():
+            self.turn()
+        presence.announce("draining")
+
+    def turn(self) -> None:
+        """Read once, and finish what came."""
+        self._process.progress.touch()
+        entries = self._reader.read(self._count)
+        # the reader gives the interactive tier first; it does not wait for the other's tokens
+        for _, group in groupby(entries, key=lambda entry: entry.stream):
+            self._finish(list(group))
+        if entries:
+            mean_bytes = sum(len(entry.fields.get(b"d", b"")) for entry in entries) / len(entries)
+            wanted = int(_READ_BYTES / max(1.0, mean_bytes))
+            # doubles at most: what comes next may be larger
+            self._count = max(1, min(wanted, 2 * self._count, _MAX_COUNT))
+
+    def _finish(self, entries: Sequence[Entry]) -> None:
+        opened: list[tuple[Entry, Header]] = []
+        calls: list[_Call] = []
+        for entry in entries:
+            try:
+                opened.append((entry, _open(entry)))
+            except MessageError as error:
+                calls.append(self._bury(entry, error))
+        wanted = {(header.job_id, header.spec) for _, header in opened}
+        specs = insist(lambda: self._specs.get(wanted), self._outage, self._process.stop.is_set)
+        submissions: list[tuple[Entry, Submission]] = []
+        for entry, header in opened:
+            spec = specs[header.job_id, header.spec]
+            if isinstance(spec, Failure):
+                calls.append(self._settle(entry, header, Refused(spec)))
+            else:
+                submissions.append((entry, Submission(header, spec, entry.fields[b"d"])))
+        self._send(calls + self._prepare(submissions))
+
+    def _prepare(self, batch: Sequence[tuple[Entry, Submission]]) -> list[_Call]:
+        try:
+            verdicts = self._preprocessor.prepare([item for _, item in batch], wall_clock())
+        except Exception:  # noqa: BLE001 - a fault of ours must cost one document, not its neighbours
+            if len(batch) > 1:
+                return [call for item in batch for call in self._prepare([item])]
+            entry, submission = batch[0]
+            log.get().exception("document.failed", **_ids(entry, submission.header))
+            return [self._redeliver(entry)]
+        return [
+            self._ready(entry, verdict)
+            if isinstance(verdict, Ready)
+            else self._settle(entry, submission.header, verdict)
+            for (entry, submission), verdict in zip(batch, verdicts, strict=True)
+        ]
+
+    def _ready(self, entry: Entry, verdict: Ready) -> _Call:
+        prepared = verdict.prepared
+        bucket = bisect_left(self._process.settings.bucket_bounds, prepared.prompt_len)
+        tier = self._tiers[entry.stream]
+        stream = self._process.keys.ready(self._files.version, tier, bucket)
+        arguments = ("ready", stream, prepared.encode(), prepared.fingerprint)
+        return _Call(entry, "prepare", arguments)
+
+    def _settle(self, entry: Entry, header: Header, verdict: Refused) -> _Call:
+        log.get().info("document.refused", code=verdict.failure.code, **_ids(entry, header))
+        body = self._body(verdict).encode()
+        return _Call(entry, "prepare", ("settle", verdict.outcome, body))
+
+    def _bury(self, entry: Entry, error: MessageError) -> _Call:
+        log.get().warning(
+            "entry.buried", entry_id=entry.entry_id, code=error.code, problem=error.message
+        )
+        body = self._body(Refused(Failure(code=error.code, message=error.message)))
+        return _Call(entry, "bury", (error.code, body.encode()))
+
+    def _redeliver(self, entry: Entry) -> _Call:
+        """Let another delivery try, counted: what fails every time becomes a dead letter."""
+        limit = self._process.settings.max_deliveries
+        message = f"could not be prepared in {limit} deliveries"
+        body = self._body(Refused(Failure(code="delivery_limit", message=message)))
+        return _Call(entry, "redeliver", ("", 1, limit, body.encode()))
+
+    def _body(self, verdict: Refused) -> Body:
+        return Body(
+            outcome=verdict.outcome,
+            error=verdict.failure,
+            model=self._files.name,
+            model_version=self._files.version,
+            config_version=self._config_version,
+        )
+
+    def _send(self, calls: Sequence[_Call]) -> None:
+        """Run the scripts, repeating until Redis answers: each is fenced by the entry's owner."""
+        num_attempts = 0
+
+        def attempt() -> list[Any]:
+            nonlocal num_attempts
+            num_attempts += 1
+            return self._attempt(calls)
+
+        replies = insist(attempt, self._outage, self._process.stop.is_set)
+        for call, reply in zip(calls, replies, strict=True):
+            if isinstance(reply, Exception):
+                log.get().error("entry.failed", entry_id=call.entry.entry_id, problem=str(reply))
+            elif reply == b"LOST" and num_attempts == 1:  # later it may be our own first attempt
+                log.get().warning("lease.lost", entry_id=call.entry.entry_id)
+
+    def _attempt(self, calls: Sequence[_Call]) -> list[Any]:
+        with self._process.client.pipeline(transaction=False) as pipe:
+            for call in calls:
+                owned = (call.entry.stream, GROUP, self._process.consumer, call.entry.entry_id)
+                self._scripts.call(call.script, *owned, *call.arguments, pipe=pipe)
+            replies: list[Any] = pipe.execute(raise_on_error=False)
+        for reply in replies:
+            if isinstance(reply, redis.RedisError) and is_outage(reply):
+                raise reply
+        return replies
+
+
+def _open(entry: Entry) -> Header:
+    """Decode an intake entry's header.
+
+    Raises:
+        MessageError: It is no intake entry, or its header cannot be read.
+    """
+    missing = [name.decode() for name in _FIELDS if name not in entry.fields]
+    if missing:
+        raise DecodeError(f"the entry lacks the fields {', '.join(missing)}")
+    for name in (b"b", b"n"):
+        if not entry.fields[name].isdigit():
+            raise DecodeError(f"the entry's field {name.decode()} is not a number")
+    header = Header.decode(entry.fields[b"h"])
+    if header.job_id.encode() != entry.fields[b"j"]:
+        raise DecodeError("the entry's header names another job")
+    return header
+
+
+def _ids(entry: Entry, header: Header) -> dict[str, str]:
+    return {
+        "request_id": header.request_id,
+        "job_id": header.job_id,
+        "entry_id": entry.entry_id,
+    }
+
+
+def load_tokenizer(files: ModelFiles) -> Tokenizer:
+    """Return the model's tokenizer.
+
+    Raises:
+        ConfigError: Its files cannot be used.
+    """
+    return FakeTokenizer() if files.path is None else ModelTokenizer(files.path)
+
+
+def work(process: Process) -> None:
+    """Load the configured model's tokenizer and prepare documents until asked to stop."""
+    files = models.for_settings(process.settings)
+    served = Served(
+        files.name, files.version, files.context_len, process.settings.max_document_bytes
+    )
+    preprocessor = Preprocessor(load_tokenizer(files), served, clock=time.monotonic)
+    PreprocessWorker(process, files, preprocessor).serve()
+
+
+if __name__ == "__main__":
+    sys.exit(run("preprocess", work))
