@@ -12,8 +12,6 @@ import threading
 import time
 from collections.abc import Sequence
 
-import msgpack
-
 from docmill.errors import BrokerUnavailable
 from docmill.keys import GROUP
 from docmill.scripts import Scripts
@@ -26,6 +24,7 @@ from workers.leases import Lease, Window
 from workers.lifecycle import vital_thread
 from workers.models import ModelFiles
 from workers.process import Process, run
+from workers.registry import ServedModel, register
 from workers.runner import Runner
 from workers.streams import Outage, insist
 
@@ -92,28 +91,17 @@ class EngineWorker:
         )
 
     def _register(self) -> int:
-        """Tell what is served, which tells the reaper where to look; return how many buckets.
-
-        These never become fewer: documents may still wait where earlier bounds put them.
-        """
-        client, models_key = self._process.client, self._process.keys.models
+        """Tell what is served; return the number of buckets to read."""
+        client, keys = self._process.client, self._process.keys
         bounds = self._process.settings.bucket_bounds
-
-        def register() -> int:
-            known = client.hget(models_key, self._files.version)
-            num_buckets = max(
-                msgpack.unpackb(known).get("num_buckets", 0) if known else 0, len(bounds) + 1
-            )
-            model = {
-                "name": self._engine.model_name,
-                "context_len": self._context_len,
-                "bucket_bounds": list(bounds),
-                "num_buckets": num_buckets,
-            }
-            client.hset(models_key, self._files.version, msgpack.packb(model))
-            return num_buckets
-
-        return insist(register, Outage(self._process.pause), self._process.stop.is_set)
+        model = ServedModel(
+            self._engine.model_name, self._context_len, bounds, num_buckets=len(bounds) + 1
+        )
+        return insist(
+            lambda: register(client, keys, self._files.version, model),
+            Outage(self._process.pause),
+            self._process.stop.is_set,
+        )
 
     def _drain(self, feeder: threading.Thread) -> None:
         self._process.stop.wait()

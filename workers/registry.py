@@ -1,0 +1,51 @@
+"""Which models are served, as engine workers tell everybody in Redis.
+
+Decides the record's form. Bounds of length buckets may change between versions of the
+configuration; the number of buckets never shrinks, because documents may still wait where earlier
+bounds put them. May import docmill.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgpack
+
+from docmill.errors import DecodeError
+from docmill.keys import Keys
+from docmill.wire import unpack
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model version: its name, prompt plus output tokens, and its length buckets."""
+
+    name: str
+    context_len: int
+    bucket_bounds: Sequence[int]
+    num_buckets: int
+
+
+def register(client: Any, keys: Keys, version: str, model: ServedModel) -> int:
+    """Tell what is served; return how many buckets the version has or ever had."""
+    known = _num_buckets(client.hget(keys.models, version))
+    num_buckets = max(known, model.num_buckets)
+    record = asdict(model) | {"num_buckets": num_buckets}
+    client.hset(keys.models, version, msgpack.packb(record))
+    return num_buckets
+
+
+def buckets_by_version(client: Any, keys: Keys) -> dict[str, int]:
+    """Return how many buckets each model version has or ever had."""
+    return {
+        version.decode(): _num_buckets(record)
+        for version, record in client.hgetall(keys.models).items()
+    }
+
+
+def _num_buckets(record: bytes | None) -> int:
+    """Read the number; 0 from what is no such record."""
+    try:
+        return int(unpack(record or b"").get("num_buckets", 0))
+    except (DecodeError, TypeError, ValueError):
+        return 0
