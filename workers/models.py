@@ -199,10 +199,10 @@ def _from_hub(name: str, report: Report) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        sentence = re.split(r"(?<=\.)\s|\n", str(error).strip())[0] or type(error).__name__
         raise ModelLoadError(
             f"model {name}: no such directory, and the model hub does not give it "
-            f"({reason[:160]}); check the name, or name a model directory"
+            f"({sentence}); check the name, or name a model directory"
         ) from error
 
 

@@ -247,7 +247,7 @@ def test_a_download_that_fails_says_what_to_do(
 def test_the_download_is_pinned_by_its_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The package manager is given the exact version, without dependencies, and must check the hash."""
+    """The exact version is asked for, without dependencies, and the hash must be checked."""
     commands: list[list[str]] = []
     requirements: list[str] = []
 
