@@ -1,13 +1,17 @@
 """The pages say what the code does."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from docmill import cli_exit
 from docs.generate_configuration import TARGET, page
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.md")])
 
 
@@ -30,3 +34,45 @@ def test_every_decision_is_listed() -> None:
     records = [path.name for path in (ROOT / "docs" / "decisions").glob("*.md")]
 
     assert [] == [name for name in records if name not in architecture]
+
+
+def commands(program: str) -> set[str]:
+    """Return the first words that all pages call `program` with, in code."""
+    texts = [path.read_text(encoding="utf-8") for path in PAGES]
+    code = [part for text in texts for part in re.findall(r"```sh\n.*?```|`[^`\n]+`", text, re.S)]
+    return {word for part in code for word in re.findall(rf"\b{program} ([a-z][a-z0-9-]*)", part)}
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    """No page sends a reader to a target that the Makefile lacks."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.M))
+
+    assert {"demo", "test"} <= commands("make") <= targets
+
+
+def test_make_alone_lists_the_targets() -> None:
+    """`make` without a target explains itself and builds nothing."""
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert "make demo" in done.stdout
+
+
+def test_every_docmill_command_that_is_named_explains_itself() -> None:
+    """Each command of the pages has its help."""
+    named = commands("docmill")
+
+    assert {"run", "up"} <= named
+    for command in named:
+        subprocess.run(
+            [sys.executable, "-m", "docmill.cli", command, "--help"],
+            capture_output=True,
+            check=True,
+        )
+
+
+def test_the_readme_lists_the_exit_statuses() -> None:
+    """The README's table has every status of the command line, and no other."""
+    named = {value for name, value in vars(cli_exit).items() if name.startswith("EXIT_")}
+
+    assert named == {int(status) for status in re.findall(r"^\| (\d+) \|", README, re.M)}
