@@ -5,7 +5,6 @@ Decides nothing about how one runs. Imports torch only when it is asked for.
 
 from collections.abc import Callable
 
-from docmill.errors import ConfigError
 from engine.base import Capacity, Engine
 from engine.fake import FakeEngine
 from workers.models import ModelFiles
@@ -21,11 +20,19 @@ def create(settings: Settings, files: ModelFiles) -> Engine:
     Raises:
         ModelLoadError: The model cannot be loaded here.
     """
-    capacity = Capacity(files.context_len, settings.max_rows, settings.max_batch_tokens)
-    if settings.engine == "fake":
+    if files.path is None:
+        capacity = Capacity(files.context_len, settings.max_rows, settings.max_batch_tokens)
         return FakeEngine(files.name, capacity=capacity)
-    return _create_torch(settings, files)
+    # torch takes seconds to import, and a fake engine must run without it
+    from engine.options import Limits
+    from engine.torch_engine import TorchEngine
 
-
-def _create_torch(settings: Settings, files: ModelFiles) -> Engine:
-    raise ConfigError("not yet")
+    return TorchEngine.load(
+        files.path,
+        model_name=files.name,
+        dtype=settings.dtype,
+        device=settings.device,
+        threads=settings.threads,
+        max_context_len=files.context_len,
+        limits=Limits(settings.max_rows, settings.max_batch_tokens),
+    )
