@@ -1,0 +1,529 @@
+"""The Lua scripts: each does its step whole or not at all, and the counters always add up."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from docmill.keys import GROUP, TIERS, Keys
+from docmill.wire import OUTCOMES, Body, Failure
+from tests.support.ready_documents import SPEC, Documents
+
+LIMIT = 2
+FAILED = Body(outcome="failed", error=Failure(code="delivery_limit", message="given up"))
+
+
+@pytest.fixture
+def documents(redis_client: Any, keys: Keys) -> Documents:
+    """The shard under test."""
+    return Documents(redis_client, keys)
+
+
+class Worker:
+    """Works on entries with single calls of the scripts."""
+
+    def __init__(self, documents: Documents, name: str = "w1") -> None:
+        self.documents = documents
+        self.name = name
+
+    def take(self, count: int = 100) -> list[tuple[str, str, dict[bytes, bytes]]]:
+        """Read ready entries."""
+        stream = self.documents.ready()
+        replies = self.documents.client.xreadgroup(GROUP, self.name, {stream: ">"}, count=count)
+        return [
+            (stream, entry_id.decode(), fields)
+            for entry_id, fields in (replies[0][1] if replies else [])
+        ]
+
+    def begin(self, *taken: tuple[str, str, dict[bytes, bytes]]) -> list[bytes]:
+        """Call begin.lua."""
+        told = [value for one in taken for value in _named(one, b"ijbf")]
+        verdicts: list[bytes] = self.documents.scripts.call("begin", GROUP, self.name, *told)
+        return verdicts
+
+    def complete(
+        self,
+        *taken: tuple[str, str, dict[bytes, bytes]],
+        outcome: str = "succeeded",
+        ttl_s: int = 60,
+    ) -> list[bytes]:
+        """Call complete.lua with the same body for all."""
+        body = Body(outcome=outcome, text="answer").encode()
+        told = [value for one in taken for value in (*_named(one, b"ijbfh"), outcome, body)]
+        verdicts: list[bytes] = self.documents.scripts.call(
+            "complete", GROUP, self.name, ttl_s, *told
+        )
+        return verdicts
+
+    def redeliver(
+        self,
+        taken: tuple[str, str, dict[bytes, bytes]],
+        *,
+        heartbeat: str = "",
+        counts: int = 1,
+        limit: int = LIMIT,
+    ) -> bytes:
+        """Call redeliver.lua."""
+        owned = (taken[0], GROUP, self.name, taken[1])
+        verdict: bytes = self.documents.scripts.call(
+            "redeliver", *owned, heartbeat, counts, limit, FAILED.encode()
+        )
+        return verdict
+
+
+def _named(taken: tuple[str, str, dict[bytes, bytes]], names: bytes) -> list[str | bytes]:
+    stream, entry_id, fields = taken
+    return [stream, entry_id, *(fields[bytes([name])] for name in names)]
+
+
+@pytest.fixture
+def worker(documents: Documents) -> Worker:
+    """A worker whose group exists."""
+    documents.client.xgroup_create(documents.ready(), GROUP, id="0", mkstream=True)
+    return Worker(documents)
+
+
+def test_a_document_goes_from_submitted_to_succeeded(documents: Documents, worker: Worker) -> None:
+    """Each step moves the document and counts it once."""
+    documents.open()
+
+    assert documents.submit("a") == b"OK"
+    assert documents.counts() == {"submitted": 1}
+    assert documents.backlog() == {"docs": 1, "bytes": 4}
+    assert documents.prepare() == [b"READY"]
+
+    (taken,) = worker.take()
+
+    assert worker.begin(taken) == [b"RUN"]
+    assert documents.counts() == {"submitted": 1, "running": 1}
+    assert worker.complete(taken) == [b"OK"]
+    assert documents.counts() == {"submitted": 1, "succeeded": 1}
+    assert documents.backlog() == {"docs": 0, "bytes": 0}
+    assert [(result.custom_id, result.how) for result in documents.results()] == [("a", "run")]
+    assert documents.client.xlen(documents.ready()) == 0
+
+
+def test_a_custom_id_is_accepted_once(documents: Documents) -> None:
+    """Sending a document again, as after a lost reply, changes nothing."""
+    documents.open()
+    documents.submit("a")
+
+    assert documents.submit("a") == b"SEEN"
+    assert documents.counts() == {"submitted": 1}
+    assert documents.backlog() == {"docs": 1, "bytes": 4}
+
+
+def test_a_full_backlog_refuses_without_a_trace(documents: Documents) -> None:
+    """A refused document can be sent again later."""
+    documents.client.hset(documents.keys.backlog, "max_docs", 1)
+    documents.open()
+    documents.submit("a")
+
+    assert documents.submit("b") == b"FULL"
+    assert documents.counts() == {"submitted": 1}
+
+    documents.client.hset(documents.keys.backlog, "max_docs", 2)
+
+    assert documents.submit("b") == b"OK"
+
+
+def test_an_empty_backlog_takes_any_one_document(documents: Documents) -> None:
+    """A document above the limit in bytes does not wait for ever."""
+    documents.client.hset(documents.keys.backlog, "max_bytes", 2)
+    documents.open()
+
+    assert documents.submit("a") == b"OK"
+    assert documents.submit("b") == b"FULL"
+
+
+def test_only_the_owner_completes(documents: Documents, worker: Worker) -> None:
+    """An entry handed back is lost to its former owner, whose answer is dropped."""
+    documents.put(["a"])
+    (taken,) = worker.take()
+    worker.begin(taken)
+
+    assert worker.redeliver(taken) == b"BACK"
+    assert worker.complete(taken) == [b"LOST"]
+    assert worker.begin(taken) == [b"LOST"]
+    assert documents.counts() == {"submitted": 1}
+    assert documents.results() == []
+
+    other = Worker(documents, "w2")
+    (again,) = other.take()
+
+    assert again[2][b"n"] == b"2"
+    assert other.begin(again) == [b"RUN"]
+    assert other.complete(again) == [b"OK"]
+    assert other.complete(again) == [b"LOST"]
+    assert documents.counts() == {"submitted": 1, "succeeded": 1}
+
+
+def test_one_call_completes_what_it_owns_and_no_more(documents: Documents, worker: Worker) -> None:
+    """In a batch of endings, a lost one does not disturb the others."""
+    documents.put(["a", "b", "c"])
+    first, second, third = worker.take()
+    worker.begin(first, second, third)
+    worker.redeliver(second)
+
+    assert worker.complete(first, second, third, third) == [b"OK", b"LOST", b"OK", b"LOST"]
+    assert documents.counts() == {"submitted": 3, "succeeded": 2}
+    assert documents.backlog()["docs"] == 1
+
+
+def test_a_failing_entry_leaves_the_others_counted(documents: Documents, worker: Worker) -> None:
+    """When one ending cannot be written, those beside it are."""
+    documents.open("bad")
+    documents.submit("x", job_id="bad")
+    documents.put(["a"])
+    bad, good = worker.take()
+    worker.begin(bad, good)
+    documents.client.set(documents.keys.results("bad"), "not a stream")
+
+    verdicts = worker.complete(bad, good)
+
+    assert verdicts[0].startswith(b"WRONGTYPE")
+    assert verdicts[1] == b"OK"
+    assert documents.counts() == {"submitted": 1, "succeeded": 1}
+    assert documents.backlog()["docs"] == 0
+
+
+def test_the_living_are_not_robbed(documents: Documents, worker: Worker) -> None:
+    """An entry is not handed back while its owner's heartbeat is there."""
+    documents.put(["a"])
+    (taken,) = worker.take()
+    heartbeat = documents.keys.heartbeat("w1")
+    documents.client.set(heartbeat, 1)
+
+    assert worker.redeliver(taken, heartbeat=heartbeat) == b"LOST"
+
+    documents.client.delete(heartbeat)
+
+    assert worker.redeliver(taken, heartbeat=heartbeat) == b"BACK"
+
+
+def test_too_many_deliveries_end_in_a_failed_result_and_a_dead_letter(
+    documents: Documents, worker: Worker
+) -> None:
+    """A document that kills its workers is given up, with everything it consists of."""
+    documents.put(["a"])
+    (taken,) = worker.take()
+
+    assert worker.redeliver(taken) == b"BACK"
+
+    (taken,) = worker.take()
+    worker.begin(taken)
+
+    assert worker.redeliver(taken) == b"DEAD"
+
+    (result,) = documents.results()
+    ((_, letter),) = documents.client.xrange(documents.keys.dead)
+
+    assert result.body == FAILED
+    assert documents.counts() == {"submitted": 1, "failed": 1}
+    assert documents.backlog()["docs"] == 0
+    assert letter[b"reason"] == b"delivery_limit"
+    assert letter[b"consumer"] == b"w1"
+    assert letter[b"p"] == taken[2][b"p"]
+
+
+def test_handing_back_oneself_counts_no_delivery(documents: Documents, worker: Worker) -> None:
+    """A worker that stops may hand back as often as it likes."""
+    documents.put(["a"])
+    for _ in range(2 * LIMIT):
+        (taken,) = worker.take()
+
+        assert worker.redeliver(taken, counts=0) == b"BACK"
+
+
+def test_strangers_entries_are_buried(documents: Documents, worker: Worker) -> None:
+    """An entry without the fields of a document becomes a dead letter and disturbs no counter."""
+    for script in ("bury", "redeliver"):
+        documents.client.xadd(documents.ready(), {"hello": "world"})
+        ((stream, entry_id, _),) = worker.take()
+        if script == "bury":
+            verdict = documents.scripts.call(
+                "bury", stream, GROUP, "w1", entry_id, "decode_error", b""
+            )
+        else:
+            verdict = worker.redeliver((stream, entry_id, {}))
+
+        assert verdict in (b"OK", b"DEAD")
+
+    letters = [fields for _, fields in documents.client.xrange(documents.keys.dead)]
+
+    assert [letter[b"hello"] for letter in letters] == [b"world", b"world"]
+    assert documents.backlog() == {"docs": 0, "bytes": 0}
+    assert documents.client.xlen(documents.ready()) == 0
+
+
+def test_burying_fails_the_document(documents: Documents, worker: Worker) -> None:
+    """An unreadable record ends its document with the given body."""
+    documents.put(["a"], record=b"garbage")
+    ((stream, entry_id, _),) = worker.take()
+    owned = (stream, GROUP, "w1", entry_id)
+
+    assert documents.scripts.call("bury", *owned, "decode_error", FAILED.encode()) == b"OK"
+    assert documents.scripts.call("bury", *owned, "decode_error", FAILED.encode()) == b"LOST"
+    assert documents.counts() == {"submitted": 1, "failed": 1}
+    assert [result.body for result in documents.results()] == [FAILED]
+
+
+def test_duplicates_are_answered_once_and_delivered_to_all(
+    documents: Documents, worker: Worker
+) -> None:
+    """Followers get the leader's body, and later duplicates the stored one."""
+    documents.open()
+    documents.open("other")
+    documents.submit("a")
+    documents.submit("b")
+    documents.submit("c", job_id="other")
+
+    assert documents.prepare(fingerprint="fp") == [b"READY", b"FOLLOWS", b"FOLLOWS"]
+
+    (taken,) = worker.take()
+    worker.begin(taken)
+    worker.complete(taken)
+    documents.submit("d")
+
+    assert documents.prepare(fingerprint="fp") == [b"CACHED"]
+    assert [(result.custom_id, result.how) for result in documents.results()] == [
+        ("a", "run"),
+        ("b", "follower"),
+        ("d", "cached"),
+    ]
+    assert [result.custom_id for result in documents.results("other")] == ["c"]
+    assert documents.counts() == {"submitted": 3, "succeeded": 3}
+    assert documents.counts("other") == {"submitted": 1, "succeeded": 1}
+    assert documents.backlog()["docs"] == 0
+
+
+def test_a_failed_leader_lets_its_followers_try(documents: Documents, worker: Worker) -> None:
+    """Failure is not shared: those who waited go back to intake, and one of them leads."""
+    documents.open()
+    for custom_id in "abc":
+        documents.submit(custom_id)
+    documents.prepare(fingerprint="fp")
+    (taken,) = worker.take()
+    worker.begin(taken)
+    worker.complete(taken, outcome="failed")
+
+    assert documents.counts() == {"submitted": 3, "failed": 1}
+    assert documents.prepare(fingerprint="fp") == [b"READY", b"FOLLOWS"]
+
+
+def test_cancelling_counts_what_waits_and_lets_what_runs_end(
+    documents: Documents, worker: Worker
+) -> None:
+    """After a cancellation the job ends with the last running document, and adds up."""
+    documents.put(["a", "b"])
+    running, waiting = worker.take()
+    worker.begin(running)
+    documents.submit("c")
+
+    assert documents.scripts.call("cancel", "job") == 2
+    assert documents.counts() == {"submitted": 3, "cancelled": 2, "running": 1}
+    assert documents.submit("d") == b"CANCELLED"
+    assert worker.begin(waiting) == [b"DROPPED"]
+    assert documents.prepare() == [b"DROPPED"]
+    assert worker.complete(running) == [b"OK"]
+    assert documents.counts() == {"submitted": 3, "cancelled": 2, "succeeded": 1}
+    assert documents.backlog()["docs"] == 0
+    assert documents.client.ttl(documents.keys.job("job")) > 0
+
+
+@pytest.mark.parametrize("how", ["begin", "redeliver"])
+def test_what_ran_when_its_job_was_cancelled_is_counted_when_it_is_dropped(
+    documents: Documents, worker: Worker, how: str
+) -> None:
+    """A running entry of a cancelled job that is begun or handed back again counts as cancelled."""
+    documents.put(["a"])
+    (taken,) = worker.take()
+    worker.begin(taken)
+    documents.scripts.call("cancel", "job")
+    verdict = worker.begin(taken)[0] if how == "begin" else worker.redeliver(taken)
+
+    assert verdict == b"DROPPED"
+    assert documents.counts() == {"submitted": 1, "cancelled": 1}
+    assert documents.backlog()["docs"] == 0
+
+
+def test_a_job_that_is_gone_is_not_brought_back(documents: Documents, worker: Worker) -> None:
+    """Completing a document whose job was deleted leaves no key behind."""
+    documents.put(["a"])
+    (taken,) = worker.take()
+    worker.begin(taken)
+    documents.client.delete(documents.keys.job("job"))
+
+    assert worker.complete(taken) == [b"OK"]
+    assert documents.client.exists(documents.keys.job("job")) == 0
+    assert documents.backlog()["docs"] == 0
+
+
+def test_a_finished_job_expires_with_all_its_keys(documents: Documents, worker: Worker) -> None:
+    """The lifetime starts when a sealed job's last document is done, and reopening stops it."""
+    documents.put(["a"])
+    (taken,) = worker.take()
+    worker.begin(taken)
+    documents.scripts.call("seal", "job")
+
+    assert documents.client.ttl(documents.keys.job("job")) == -1
+
+    worker.complete(taken)
+    keys = documents.keys
+    of_job = [keys.job("job"), keys.custom_ids("job"), keys.specs("job"), keys.results("job")]
+
+    assert all(3590 < documents.client.ttl(key) <= 3600 for key in of_job)
+
+    documents.open()
+
+    assert {documents.client.ttl(key) for key in of_job} == {-1}
+
+
+def test_a_consumer_is_forgotten_only_when_it_holds_nothing(
+    documents: Documents, worker: Worker
+) -> None:
+    """Removing a consumer never loses entries."""
+    documents.put(["a"])
+    (taken,) = worker.take()
+    gone = (documents.ready(), GROUP, "w1", documents.keys.heartbeat("w1"))
+
+    assert documents.scripts.call("forget", *gone) == b"KEPT"
+
+    worker.redeliver(taken)
+
+    assert documents.scripts.call("forget", *gone) == b"OK"
+    assert documents.client.xinfo_consumers(documents.ready(), GROUP) == []
+
+
+class Chaos:
+    """Random steps over two jobs, with the bookkeeping checked after each."""
+
+    def __init__(self, documents: Documents, seed: int) -> None:
+        self.documents = documents
+        self.random = random.Random(seed)
+        self.workers = [Worker(documents, name) for name in ("w1", "w2")]
+        self.held: list[tuple[Worker, tuple[str, str, dict[bytes, bytes]]]] = []
+        self.num_submitted = 0
+        for job_id in ("j1", "j2"):
+            documents.open(job_id)
+
+    def step(self) -> None:
+        """Do something at random."""
+        steps: list[Callable[[], object]] = [
+            *[self._submit] * 4,
+            *[self._prepare] * 3,
+            *[self._take] * 3,
+            *[self._complete] * 5,
+            *[self._redeliver] * 2,
+        ]
+        if self.random.random() < 0.02:
+            steps = [self._cancel]
+        self.random.choice(steps)()
+
+    def _submit(self) -> None:
+        self.num_submitted += 1
+        job_id = self.random.choice(("j1", "j2"))
+        document = b"x" * self.random.randrange(1, 50)
+        self.documents.submit(f"c{self.num_submitted}", job_id=job_id, document=document)
+
+    def _prepare(self) -> None:
+        self.documents.prepare(fingerprint=self.random.choice(("", "f1", "f2", "f3")))
+
+    def _take(self) -> None:
+        worker = self.random.choice(self.workers)
+        taken = worker.take(self.random.randrange(1, 4))
+        if taken:
+            verdicts = worker.begin(*taken)
+            self.held += [
+                (worker, one)
+                for one, verdict in zip(taken, verdicts, strict=True)
+                if verdict == b"RUN"
+            ]
+
+    def _pick(self) -> tuple[Worker, tuple[str, str, dict[bytes, bytes]]] | None:
+        if not self.held:
+            return None
+        return self.held.pop(self.random.randrange(len(self.held)))
+
+    def _complete(self) -> None:
+        if picked := self._pick():
+            worker, taken = picked
+            outcome = self.random.choice(("succeeded", "succeeded", "failed", "expired"))
+
+            assert worker.complete(taken, outcome=outcome) == [b"OK"]
+            assert worker.complete(taken, outcome=outcome) == [b"LOST"]
+
+    def _redeliver(self) -> None:
+        if picked := self._pick():
+            worker, taken = picked
+            worker.redeliver(taken, counts=self.random.randrange(2))
+
+            assert worker.complete(taken) == [b"LOST"]
+
+    def _cancel(self) -> None:
+        self.documents.scripts.call("cancel", self.random.choice(("j1", "j2")))
+
+    def finish(self) -> None:
+        """Answer everything that is left."""
+        while self.held:
+            self._complete()
+        while self.documents.backlog()["docs"]:
+            self.documents.prepare()
+            self._take()
+            while self.held:
+                self._complete()
+
+    def check(self) -> None:
+        """Compare the counters with what lies where."""
+        client, keys = self.documents.client, self.documents.keys
+        lying: Counter[str] = Counter()
+        num_bytes = 0
+        for stream in (*map(keys.intake, TIERS), self.documents.ready()):
+            for _, fields in client.xrange(stream):
+                lying[fields[b"j"].decode()] += 1
+                num_bytes += int(fields[b"b"])
+        for key in client.scan_iter(f"{keys.prefix}:followers:*"):
+            flat = client.lrange(key, 0, -1)
+            lying.update(job.decode() for job in flat[1::6])
+            num_bytes += sum(map(int, flat[3::6]))
+
+        assert self.documents.backlog() == {"docs": lying.total(), "bytes": num_bytes}
+
+        num_running = 0
+        for job_id in ("j1", "j2"):
+            counts = Counter(self.documents.counts(job_id))
+            num_done = sum(counts[outcome] for outcome in OUTCOMES)
+            num_running += counts["running"]
+            custom_ids = [result.custom_id for result in self.documents.results(job_id)]
+            is_cancelled = client.hexists(keys.job(job_id), "cancelled_at")
+            num_open = counts["running"] if is_cancelled else lying[job_id]
+
+            assert counts["submitted"] == num_done + num_open
+            assert len(custom_ids) == len(set(custom_ids)) == num_done - counts["cancelled"]
+
+        assert client.zcard(keys.running) == num_running
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counters_always_add_up(documents: Documents, worker: Worker, seed: int) -> None:
+    """Whatever happens in whatever order, every document is accounted for exactly once."""
+    chaos = Chaos(documents, seed)
+    for _ in range(80):
+        chaos.step()
+        chaos.check()
+    chaos.finish()
+    chaos.check()
+
+    assert documents.backlog() == {"docs": 0, "bytes": 0}
+    assert list(documents.client.scan_iter(f"{documents.keys.prefix}:lead:*")) == []
+
+
+def test_specs_are_kept_once(documents: Documents) -> None:
+    """Submitting many documents stores what is asked of them once."""
+    documents.put(["a", "b"])
+
+    assert documents.client.hgetall(documents.keys.specs("job")) == {
+        SPEC.digest().encode(): SPEC.encode()
+    }
