@@ -12,9 +12,10 @@ contents, with a blank line between messages. May import docmill.wire and numpy.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 
 import numpy as np
 
@@ -62,8 +63,7 @@ def build(spec: Spec, tokenizer: Tokenizer, moment: datetime) -> Prompt:
     marked, parts = _mark(spec)
     rendered = tokenizer.render_chat(marked, moment)
     if rendered is None:
-        pieces = [piece for piece in _plain_pieces(spec) if piece.text != ""]
-        return _assemble(pieces, tokenizer, start=tokenizer.start_tokens())
+        return _assemble(list(_plain_pieces(spec)), tokenizer, start=tokenizer.start_tokens())
     pieces = [piece for piece in _template_pieces(rendered, parts) if piece.text != ""]
     return _assemble(pieces, tokenizer, start=np.empty(0, dtype=np.uint32))
 
@@ -74,12 +74,21 @@ def _mark(spec: Spec) -> tuple[list[ChatMessage], list[str | None]]:
     messages = []
     for message in spec.messages:
         first = len(parts)
-        parts.extend(part for part in message.content if part != "")
+        parts.extend(_joined(message.content))
         markers = (_MARKER.format(number) for number in range(first, len(parts)))
         messages.append(ChatMessage(message.role, "".join(markers)))
     if len(parts) > _MAX_PARTS:
         raise TemplateRefusal(f"the messages have more than {_MAX_PARTS} parts")
     return messages, parts
+
+
+def _joined(content: Sequence[str | None]) -> Iterator[str | None]:
+    """Yield the content's parts with neighbouring texts joined and empty ones left out."""
+    for is_document, group in groupby(content, key=lambda part: part is None):
+        if is_document:
+            yield from group
+        elif text := "".join(part or "" for part in group):
+            yield text
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,7 @@ def _plain_pieces(spec: Spec) -> Iterator[_Piece]:
     for number, message in enumerate(spec.messages):
         if number > 0:
             yield _Piece("\n\n")
-        yield from map(_Piece, message.content)
+        yield from map(_Piece, _joined(message.content))
 
 
 def _assemble(pieces: list[_Piece], tokenizer: Tokenizer, start: Tokens) -> Prompt:

@@ -67,6 +67,14 @@ def test_the_piece_before_the_document_is_tokenised_as_before_a_word(
     assert running.tolist() == joined[-len(running) :]
 
 
+def test_parts_of_a_content_are_one_text(tokenizer: ModelTokenizer) -> None:
+    """How a caller cuts an instruction into parts makes no difference to its tokens."""
+    whole = build(_spec_of(("user", ("Summarise this:\n\n", None))), tokenizer, NOW)
+    parts = build(_spec_of(("user", ("Summ", "", "arise this:\n", "\n", None))), tokenizer, NOW)
+
+    assert whole.leading.tolist() == parts.leading.tolist()
+
+
 @pytest.mark.parametrize("num_places", [0, 2])
 def test_a_document_has_one_place(tokenizer: ModelTokenizer, num_places: int) -> None:
     """A request without a place for the document, or with two, cannot be answered."""

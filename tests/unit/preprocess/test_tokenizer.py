@@ -1,7 +1,9 @@
 """A model directory's tokenizer, and what plain text can never produce."""
 
+import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,24 @@ def test_what_spells_control_tokens_is_noticed(tokenizer: ModelTokenizer) -> Non
     """The warning needs to know, also for a token inside other text."""
     assert all(tokenizer.spells_control_token(f"a{token}b") for token in CONTROL_TOKENS)
     assert not tokenizer.spells_control_token("im_start <| > [INST]")
+
+
+def test_thousands_of_control_tokens_cost_no_more(tmp_path: Path) -> None:
+    """Markup is searched in a moment, however many control tokens the model has."""
+    write_tokenizer(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    fields = json.loads(path.read_text())
+    added = fields["added_tokens"]
+    template = added[0]
+    added += [template | {"id": 1000 + i, "content": f"<unused{i}>"} for i in range(6000)]
+    path.write_text(json.dumps(fields))
+    tokenizer = ModelTokenizer(tmp_path)
+    markup = "<p>text</p><unuse" * 20_000
+    started = time.monotonic()
+
+    assert not tokenizer.spells_control_token(markup)
+    assert tokenizer.spells_control_token(markup + "d5999>")
+    assert time.monotonic() - started < 2.0
 
 
 def test_a_file_s_own_truncation_and_padding_are_ignored(tokenizer: ModelTokenizer) -> None:
