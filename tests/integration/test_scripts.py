@@ -398,7 +398,7 @@ def test_a_consumer_is_forgotten_only_when_it_holds_nothing(
 
 
 class Chaos:
-    """Random steps over two jobs, with the bookkeeping checked after each."""
+    """Random steps over some jobs, with the bookkeeping checked after each."""
 
     def __init__(self, documents: Documents, seed: int) -> None:
         self.documents = documents
@@ -406,8 +406,13 @@ class Chaos:
         self.workers = [Worker(documents, name) for name in ("w1", "w2")]
         self.held: list[tuple[Worker, tuple[str, str, dict[bytes, bytes]]]] = []
         self.num_submitted = 0
-        for job_id in ("j1", "j2"):
-            documents.open(job_id)
+        self.job_ids: list[str] = []
+        self._open()
+        self._open()
+
+    def _open(self) -> None:
+        self.job_ids.append(f"j{len(self.job_ids)}")
+        self.documents.open(self.job_ids[-1])
 
     def step(self) -> None:
         """Do something at random."""
@@ -418,13 +423,13 @@ class Chaos:
             *[self._complete] * 5,
             *[self._redeliver] * 2,
         ]
-        if self.random.random() < 0.02:
+        if self.random.random() < 0.05:
             steps = [self._cancel]
         self.random.choice(steps)()
 
     def _submit(self) -> None:
         self.num_submitted += 1
-        job_id = self.random.choice(("j1", "j2"))
+        job_id = self.random.choice(self.job_ids[-2:])
         document = b"x" * self.random.randrange(1, 50)
         self.documents.submit(f"c{self.num_submitted}", job_id=job_id, document=document)
 
@@ -463,7 +468,8 @@ class Chaos:
             assert worker.complete(taken) == [b"LOST"]
 
     def _cancel(self) -> None:
-        self.documents.scripts.call("cancel", self.random.choice(("j1", "j2")))
+        self.documents.scripts.call("cancel", self.random.choice(self.job_ids[-2:]))
+        self._open()
 
     def finish(self) -> None:
         """Answer everything that is left."""
@@ -492,7 +498,7 @@ class Chaos:
         assert self.documents.backlog() == {"docs": lying.total(), "bytes": num_bytes}
 
         num_running = 0
-        for job_id in ("j1", "j2"):
+        for job_id in self.job_ids:
             counts = Counter(self.documents.counts(job_id))
             num_done = sum(counts[outcome] for outcome in OUTCOMES)
             num_running += counts["running"]
@@ -510,7 +516,7 @@ class Chaos:
 def test_counters_always_add_up(documents: Documents, worker: Worker, seed: int) -> None:
     """Whatever happens in whatever order, every document is accounted for exactly once."""
     chaos = Chaos(documents, seed)
-    for _ in range(80):
+    for _ in range(200):
         chaos.step()
         chaos.check()
     chaos.finish()
