@@ -6,6 +6,7 @@ as it comes. The main thread only waits on a queue, so that an interrupt, a dead
 result are all noticed at once. May import everything in docmill.
 """
 
+import logging
 import threading
 import time
 from contextlib import ExitStack
@@ -157,12 +158,17 @@ class Run:
             try:
                 self._loop(stack)
             except BaseException:
-                self._is_over.set()
+                self._stop_listening()
                 self._give_up_job()
                 service.stop(_STOP_PATIENCE_S)
                 raise
-            self._is_over.set()
+            self._stop_listening()
             service.stop()
+
+    def _stop_listening(self) -> None:
+        self._is_over.set()
+        # a Redis that vanishes from under the threads is our own doing from now on
+        logging.getLogger("docmill").setLevel(logging.CRITICAL)
 
     def _loop(self, stack: ExitStack) -> None:
         while True:

@@ -62,14 +62,17 @@ class Tally:
             words.append(f"{self.other:,} cancelled or expired")
         if skipped:
             words.append(f"{skipped:,} answered before")
+        documents, where = f"documents   {', '.join(words)}", f"output      {output}"
+        if not self.done:
+            return [documents, where]
         lines = [
-            f"documents   {', '.join(words)}",
+            documents,
             f"cache hits  {self.repeats:,} documents answered as exact repeats, "
             f"{self.cached_tokens:,} prompt tokens not computed again",
             f"tokens      {self.prompt_tokens:,} in, {self.completion_tokens:,} out",
             f"time        {duration(elapsed_s)} ({self.done / max(elapsed_s, 1e-9):.2f} "
             "documents/s, start included)",
-            f"output      {output}",
+            where,
         ]
         if self.truncated:
             lines.insert(1, f"truncated   {self.truncated:,} documents were longer than fits")
