@@ -1,0 +1,69 @@
+"""Names of keys: one shard is one slot, and Lua builds the same names as Python."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from docmill.keys import TIERS, Keys
+
+KEYS = Keys("ns", 3)
+LIB = files("docmill").joinpath("lua", "_lib.lua").read_text()
+
+#: What _lib.lua calls a key -> the same key built in Python.
+IN_LUA = {
+    "k_job": KEYS.job("A"),
+    "k_ids": KEYS.custom_ids("A"),
+    "k_specs": KEYS.specs("A"),
+    "k_results": KEYS.results("A"),
+    "k_intake": KEYS.intake("A"),
+    "k_lead": KEYS.leader("A"),
+    "k_followers": KEYS.followers("A"),
+    "k_cached": KEYS.cached_result("A"),
+    "K_BACKLOG": KEYS.backlog,
+    "K_RUNNING": KEYS.running,
+    "K_DEAD": KEYS.dead,
+}
+
+
+def _built_by(expression: str) -> str:
+    """Evaluate a Lua concatenation of the prefix, literals and one argument."""
+    parts = (part.strip() for part in expression.split(".."))
+    return "".join(
+        KEYS.prefix if part == "P" else part[1:-1] if part.startswith("'") else "A"
+        for part in parts
+    )
+
+
+def test_lua_builds_the_same_names() -> None:
+    """Every key that _lib.lua defines is the one that keys.py defines."""
+    functions = re.findall(r"local function (k_\w+)\(\w+\) return (.+?) end", LIB)
+    constants = re.findall(r"local (K_\w+) = (P .+)", LIB)
+
+    assert {name: _built_by(built) for name, built in (*functions, *constants)} == IN_LUA
+
+
+@pytest.mark.parametrize(
+    ("script", "key"), [("open", KEYS.jobs), ("forget", KEYS.consumers)], ids=["open", "forget"]
+)
+def test_scripts_build_the_same_names(script: str, key: str) -> None:
+    """A key that only one script uses is the one that keys.py defines."""
+    text = files("docmill").joinpath("lua", f"{script}.lua").read_text()
+    built = [_built_by(found) for found in re.findall(r"P \.\. '[^']+'", text)]
+
+    assert built == [key]
+
+
+def test_all_keys_of_a_shard_share_a_slot() -> None:
+    """Every key starts with the shard's hash tag."""
+    keys = [*IN_LUA.values(), KEYS.jobs, KEYS.consumers, KEYS.models, KEYS.reaper]
+    keys += [KEYS.heartbeat("c"), KEYS.absent("c"), KEYS.ready("v", TIERS[0], 1)]
+
+    assert {"{dm:ns:3}"} == {key[: key.index("}") + 1] for key in keys}
+
+
+def test_namespaces_and_shards_never_meet() -> None:
+    """Two namespaces, or two shards of one, have different keys."""
+    prefixes = {Keys("a", 0).prefix, Keys("a", 1).prefix, Keys("b", 0).prefix}
+
+    assert len(prefixes) == 3
