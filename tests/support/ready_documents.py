@@ -47,6 +47,7 @@ class Documents:
         job_id: str = "job",
         tier: str = "batch",
         document: bytes = b"text",
+        submitted_at: float = NOW,
         deadline_at: float | None = None,
     ) -> bytes:
         """Submit one document; its request id is job and custom id."""
@@ -56,7 +57,7 @@ class Documents:
             custom_id=custom_id,
             spec=SPEC.digest(),
             tier=tier,
-            submitted_at=NOW,
+            submitted_at=submitted_at,
             deadline_at=deadline_at,
         )
         verdict: bytes = self.scripts.call(
