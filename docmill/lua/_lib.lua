@@ -67,7 +67,8 @@ end
 
 local function leave_backlog(bytes)
   redis.call('HINCRBY', K_BACKLOG, 'docs', -1)
-  redis.call('HINCRBY', K_BACKLOG, 'bytes', -tonumber(bytes))
+  -- not unary minus: -0 reaches Redis 7.0 as '-0', which it does not take for an integer
+  redis.call('HINCRBY', K_BACKLOG, 'bytes', 0 - tonumber(bytes))
 end
 
 -- Takes the request out of the running set; true when it was in it.
