@@ -22,6 +22,9 @@ from workers.lifecycle import wall_clock
 from workers.process import Process
 from workers.streams import Outage, insist
 
+#: Rows begun by one call, which Redis carries out in about 2 ms.
+_CALL_SIZE = 256
+
 
 class Runner:
     """Answers rows from the window with one engine.
@@ -145,6 +148,9 @@ class Runner:
         return kept
 
     def _begin(self, leases: Sequence[Lease], give_up: Callable[[], bool]) -> list[Any]:
+        if len(leases) > _CALL_SIZE:
+            first = self._begin(leases[:_CALL_SIZE], give_up)
+            return first + self._begin(leases[_CALL_SIZE:], give_up)
         owned = [value for lease in leases for value in lease.named((b"i", b"j", b"b", b"f"))]
         try:
             verdicts: list[Any] = insist(

@@ -3,14 +3,16 @@
 --       because reading them here would copy the whole prompt into Lua)
 -- Returns per entry: 'RUN', 'DROPPED' (its job was cancelled or is gone; acknowledged), or 'LOST'.
 local group, consumer, verdicts = ARGV[1], ARGV[2], {}
-local started_at, started = now_s(), {}
+local wanted, started = {}, {}
 for at = 3, #ARGV, 6 do
   local stream, entry, verdict = ARGV[at], ARGV[at + 1], 'LOST'
   local e = {i = ARGV[at + 2], j = ARGV[at + 3], b = ARGV[at + 4], f = ARGV[at + 5]}
   if owns(stream, group, consumer, entry) then
-    if is_wanted(e.j) then
-      local is_new = redis.call('ZADD', K_RUNNING, 'NX', started_at, e.i)
-      started[e.j] = (started[e.j] or 0) + is_new
+    if wanted[e.j] == nil then wanted[e.j] = is_wanted(e.j) end
+    if wanted[e.j] then
+      local requests = started[e.j] or {}
+      started[e.j] = requests
+      requests[#requests + 1] = e.i
       verdict = 'RUN'
     else
       drop_entry(stream, group, entry)
@@ -20,5 +22,14 @@ for at = 3, #ARGV, 6 do
   end
   verdicts[#verdicts + 1] = verdict
 end
-for job, count in pairs(started) do redis.call('HINCRBY', k_job(job), 'running', count) end
+local started_at = now_s()
+for job, requests in pairs(started) do
+  local scored = {}
+  for _, request in ipairs(requests) do
+    scored[#scored + 1] = started_at
+    scored[#scored + 1] = request
+  end
+  local count = redis.call('ZADD', K_RUNNING, 'NX', unpack(scored))
+  if count > 0 then redis.call('HINCRBY', k_job(job), 'running', count) end
+end
 return verdicts
