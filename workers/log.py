@@ -22,7 +22,12 @@ def is_console(log_format: Literal["auto", "json", "console"]) -> bool:
 
 def configure(level: str, log_format: Literal["auto", "json", "console"], role: str) -> None:
     """Set up structlog and the standard library's logging alike, for the whole process."""
+
+    def add_role(logger: Any, method: str, event: Any) -> Any:
+        return {"role": role, **event}  # not a context variable: threads start without those
+
     shared: list[Any] = [
+        add_role,
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -49,7 +54,6 @@ def configure(level: str, log_format: Literal["auto", "json", "console"], role: 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    structlog.contextvars.bind_contextvars(role=role)
 
 
 def get() -> Any:
