@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from docmill.intake import Document, Refusal, read, scan
     from docmill.job import Job, JobStatus
     from docmill.results import Result
+    from docmill.results_file import read_results, write_results
 
 _HOMES = {
     "AsyncClient": "docmill.async_client",
@@ -27,7 +28,9 @@ _HOMES = {
     "Refusal": "docmill.intake",
     "Result": "docmill.results",
     "read": "docmill.intake",
+    "read_results": "docmill.results_file",
     "scan": "docmill.intake",
+    "write_results": "docmill.results_file",
 }
 
 __all__ = [
@@ -42,7 +45,9 @@ __all__ = [
     "Result",
     "__version__",
     "read",
+    "read_results",
     "scan",
+    "write_results",
 ]
 
 

@@ -15,6 +15,7 @@ from redis.connection import ConnectionPool, parse_url
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
+    NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
@@ -63,7 +64,6 @@ def connect(
         "socket_connect_timeout": min(_CONNECT_TIMEOUT_S, timeout_s),
         "health_check_interval": _HEALTH_CHECK_S,
         "retry": Retry(NoBackoff(), 0),
-        "retry_on_timeout": False,
         "retry_on_error": [],
         "encoding": "utf-8",
         "encoding_errors": "strict",
@@ -157,7 +157,7 @@ def connection_error(error: BaseException, url: str) -> BrokerUnavailable:
         says = "asks for a password; put it into the URL: redis://user:password@host:port/0"
     elif _is_refusal_of_credentials(error, text):
         says = "refused the user name or password; check them in the URL"
-    elif "NOPERM" in text:
+    elif isinstance(error, NoPermissionError):
         says = f"does not allow this user what docmill needs ({text}); extend its ACL"
     elif isinstance(error, MasterNotFoundError):
         says = "has no master that its sentinels know; check the service name and the sentinels"
@@ -198,6 +198,8 @@ def is_passing(error: BaseException) -> bool:
     if isinstance(error, AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
         return False
     if isinstance(error, BusyLoadingError | ReadOnlyError | MasterNotFoundError):
+        return True
+    if is_out_of_memory(error):
         return True
     if isinstance(error, ResponseError):
         return text.startswith(_WAITING_HELPS)

@@ -1,7 +1,7 @@
 """A namespace on a Redis, with the patience to sit out a restart.
 
 Decides when a failed call is made again: everything called through `Link.run` is idempotent, so a
-reply lost with its connection may be asked for anew. May import redis through docmill.connection.
+reply lost with its connection may be asked for anew. May import redis.
 """
 
 import logging
@@ -10,6 +10,8 @@ import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from redis.exceptions import BusyLoadingError, ResponseError
 
 from docmill.connection import REDIS_ERRORS, connect, connection_error, is_passing
 from docmill.errors import ConfigError
@@ -40,7 +42,7 @@ class Link:
         url: See `docmill.connection.connect`.
         namespace: Separates installations that share one Redis.
         reconnect_s: How long a connection that worked before may be away. One that never worked
-            fails at once, unless Redis says that it is loading its data.
+            fails at once, unless Redis itself says that it will be ready later.
 
     Raises:
         ConfigError: The URL or the namespace cannot be used.
@@ -84,8 +86,9 @@ class Link:
                 return value
 
     def _may_wait(self, error: Exception) -> bool:
-        # a Redis that is loading is there, so the address is right
-        return is_passing(error) and (self._has_worked or "LOADING" in str(error).upper())
+        # one that answers at all, if only that it is loading, shows that the address is right
+        answers = isinstance(error, BusyLoadingError | ResponseError)
+        return is_passing(error) and (self._has_worked or answers)
 
     def close(self) -> None:
         """Close the connections; the link cannot be used afterwards."""
