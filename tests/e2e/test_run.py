@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import Running, descendants, docmill, is_running
+from tests.support.command import Running, descendants, docmill, is_running
 from tests.support.redis_server import running_redis
 from tests.support.wait import wait_until
 
