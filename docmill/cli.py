@@ -254,7 +254,7 @@ def submit(
     )
     target = cli_jobs.Target(redis_url, namespace, state_dir)
     return cli_jobs.submit(
-        target, inputs, asked | {"tier": tier}, job_id=job_id, waits=wait, as_json=as_json
+        target, inputs, asked, tier=tier, job_id=job_id, waits=wait, as_json=as_json
     )
 
 

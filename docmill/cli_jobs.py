@@ -59,6 +59,7 @@ def submit(
     inputs: list[str],
     options: dict[str, Any],
     *,
+    tier: str,
     job_id: str | None,
     waits: bool,
     as_json: bool,
@@ -66,7 +67,9 @@ def submit(
     """Submit documents as one job and print its id."""
     look_through(inputs, options)
     with target.client() as client:
-        job = client.submit(intake.read(inputs), job_id=job_id, progress=True, **options)
+        job = client.submit(
+            intake.read(inputs), job_id=job_id, progress=True, **options | {"tier": tier}
+        )
         status = job.wait() if waits else job.status()
     if as_json:
         write_json(status.to_dict())
