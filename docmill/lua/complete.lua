@@ -49,8 +49,8 @@ for at = 4, #ARGV, 9 do
   local _, verdict = pcall(complete, ARGV[at], ARGV[at + 1], e, ARGV[at + 7], ARGV[at + 8])
   verdicts[#verdicts + 1] = type(verdict) == 'table' and verdict.err or tostring(verdict)
 end
-redis.call('HINCRBY', K_BACKLOG, 'docs', -docs)
-redis.call('HINCRBY', K_BACKLOG, 'bytes', -bytes)
+redis.call('HINCRBY', K_BACKLOG, 'docs', 0 - docs) -- never -0: see leave_backlog
+redis.call('HINCRBY', K_BACKLOG, 'bytes', 0 - bytes)
 for id, job in pairs(jobs) do
   for name, by in pairs(job.added) do redis.call('HINCRBY', k_job(id), name, by) end
   if job.exists then finish_if_done(id) end
