@@ -9,7 +9,7 @@ it. SIGTERM stops the reading; what was read is finished. May import preprocess 
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -35,16 +35,31 @@ _MAX_COUNT = 64
 #: Aimed at in one read of a stream: half a second of tokenising, so an interactive document that
 #: comes meanwhile waits no longer.
 _READ_BYTES = 1_000_000
+#: What scripts answer when they did what they were told.
+_VERDICTS = frozenset(
+    {b"READY", b"FOLLOWS", b"CACHED", b"SETTLED", b"DROPPED", b"OK", b"BACK", b"DEAD"}
+)
 _FIELDS = (b"i", b"j", b"h", b"d", b"b", b"n")
 
 
 @dataclass(frozen=True, slots=True)
+class _Ending:
+    """What prepare.lua is told of an entry: a verdict and its three arguments."""
+
+    entry: Entry
+    verdict: tuple[str, str, bytes, str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
-    """A script to run on an entry: its name, and its arguments after the entry's id."""
+    """Another script to run on an entry: its name, and its arguments after the entry's id."""
 
     entry: Entry
     script: ScriptName
     arguments: tuple[str | bytes | int, ...]
+
+
+_Step = _Ending | _Call
 
 
 class PreprocessWorker:
@@ -87,29 +102,29 @@ class PreprocessWorker:
 
     def _finish(self, entries: Sequence[Entry]) -> None:
         opened: list[tuple[Entry, Header]] = []
-        calls: list[_Call] = []
+        steps: list[_Step] = []
         for entry in entries:
             try:
                 opened.append((entry, _open(entry)))
             except MessageError as error:
-                calls.append(self._bury(entry, error))
+                steps.append(self._bury(entry, error))
         wanted = {(header.job_id, header.spec) for _, header in opened}
         specs = insist(lambda: self._specs.get(wanted), self._outage, self._process.stop.is_set)
         submissions: list[tuple[Entry, Submission]] = []
         for entry, header in opened:
             spec = specs[header.job_id, header.spec]
             if isinstance(spec, Failure):
-                calls.append(self._settle(entry, header, Refused(spec)))
+                steps.append(self._settle(entry, header, Refused(spec)))
             else:
                 submissions.append((entry, Submission(header, spec, entry.fields[b"d"])))
-        self._send(calls + self._prepare(submissions))
+        self._send(steps + self._prepare(submissions))
 
-    def _prepare(self, batch: Sequence[tuple[Entry, Submission]]) -> list[_Call]:
+    def _prepare(self, batch: Sequence[tuple[Entry, Submission]]) -> list[_Step]:
         try:
             verdicts = self._preprocessor.prepare([item for _, item in batch], wall_clock())
         except Exception:  # noqa: BLE001 - a fault of ours must cost one document, not its neighbours
             if len(batch) > 1:
-                return [call for item in batch for call in self._prepare([item])]
+                return [step for item in batch for step in self._prepare([item])]
             entry, submission = batch[0]
             log.get().exception("document.failed", **_ids(entry, submission.header))
             return [self._redeliver(entry)]
@@ -120,18 +135,16 @@ class PreprocessWorker:
             for (entry, submission), verdict in zip(batch, verdicts, strict=True)
         ]
 
-    def _ready(self, entry: Entry, verdict: Ready) -> _Call:
+    def _ready(self, entry: Entry, verdict: Ready) -> _Ending:
         prepared = verdict.prepared
         bucket = bisect_left(self._process.settings.bucket_bounds, prepared.prompt_len)
         tier = self._tiers[entry.stream]
         stream = self._process.keys.ready(self._files.version, tier, bucket)
-        arguments = ("ready", stream, prepared.encode(), prepared.fingerprint)
-        return _Call(entry, "prepare", arguments)
+        return _Ending(entry, ("ready", stream, prepared.encode(), prepared.fingerprint))
 
-    def _settle(self, entry: Entry, header: Header, verdict: Refused) -> _Call:
+    def _settle(self, entry: Entry, header: Header, verdict: Refused) -> _Ending:
         log.get().info("document.refused", code=verdict.failure.code, **_ids(entry, header))
-        body = self._body(verdict).encode()
-        return _Call(entry, "prepare", ("settle", verdict.outcome, body))
+        return _Ending(entry, ("settle", verdict.outcome, self._body(verdict).encode(), ""))
 
     def _bury(self, entry: Entry, error: MessageError) -> _Call:
         log.get().warning(
@@ -156,23 +169,45 @@ class PreprocessWorker:
             config_version=self._config_version,
         )
 
-    def _send(self, calls: Sequence[_Call]) -> None:
+    def _send(self, steps: Sequence[_Step]) -> None:
         """Run the scripts, repeating until Redis answers: each is fenced by the entry's owner."""
+        endings = [step for step in steps if isinstance(step, _Ending)]
+        calls = [step for step in steps if isinstance(step, _Call)]
+        told: list[_Step] = [*endings, *calls]
         num_attempts = 0
 
         def attempt() -> list[Any]:
             nonlocal num_attempts
             num_attempts += 1
-            return self._attempt(calls)
+            return [*self._end(endings), *self._run(calls)]
 
         replies = insist(attempt, self._outage, self._process.stop.is_set)
-        for call, reply in zip(calls, replies, strict=True):
-            if isinstance(reply, Exception):
-                log.get().error("entry.failed", entry_id=call.entry.entry_id, problem=str(reply))
-            elif reply == b"LOST" and num_attempts == 1:  # later it may be our own first attempt
-                log.get().warning("lease.lost", entry_id=call.entry.entry_id)
+        failed: list[_Step] = []
+        for step, reply in zip(told, replies, strict=True):
+            if reply == b"LOST":
+                if num_attempts == 1:  # later it may be our own first attempt that took it
+                    log.get().warning("lease.lost", entry_id=step.entry.entry_id)
+            elif reply not in _VERDICTS:
+                entry_id = step.entry.entry_id
+                log.get().error("entry.failed", entry_id=entry_id, problem=str(reply))
+                if isinstance(step, _Ending):
+                    failed.append(self._redeliver(step.entry))
+        if failed:
+            self._send(failed)
 
-    def _attempt(self, calls: Sequence[_Call]) -> list[Any]:
+    def _end(self, endings: Sequence[_Ending]) -> Iterator[bytes]:
+        for first in range(0, len(endings), _MAX_COUNT):
+            rows: list[str | bytes] = []
+            for ending in endings[first : first + _MAX_COUNT]:
+                entry = ending.entry
+                rows += [entry.stream, entry.entry_id]
+                rows += [entry.fields[name] for name in (b"i", b"j", b"b", b"h")]
+                rows += ending.verdict
+            yield from self._scripts.call("prepare", GROUP, self._process.consumer, *rows)
+
+    def _run(self, calls: Sequence[_Call]) -> list[Any]:
+        if not calls:
+            return []
         with self._process.client.pipeline(transaction=False) as pipe:
             for call in calls:
                 owned = (call.entry.stream, GROUP, self._process.consumer, call.entry.entry_id)

@@ -44,8 +44,9 @@ class CannedWorker:
             verdict: tuple[Any, ...] = ("ready", self._ready, fields[b"d"], "")
             if not fields[b"d"]:
                 error = Failure(code="empty_document", message="the document is empty")
-                verdict = ("settle", "failed", Body(outcome="failed", error=error).encode())
-            self._scripts.call("prepare", stream, GROUP, CONSUMER, entry, *verdict)
+                verdict = ("settle", "failed", Body(outcome="failed", error=error).encode(), "")
+            told = [fields[name] for name in (b"i", b"j", b"b", b"h")]
+            self._scripts.call("prepare", GROUP, CONSUMER, stream, entry, *told, *verdict)
 
     def begin(self, count: int = 100) -> list[tuple[str, bytes, dict[bytes, bytes]]]:
         """Mark ready documents as running and return them."""

@@ -98,18 +98,11 @@ class Documents:
                 preprocess_s=0.25,
                 warnings=("repaired",),
             )
-            verdicts.append(
-                self.scripts.call(
-                    "prepare",
-                    intake,
-                    GROUP,
-                    "preparer",
-                    entry_id,
-                    "ready",
-                    self.ready(tier, bucket),
-                    record if record is not None else prepared.encode(),
-                    fingerprint,
-                )
+            data = record if record is not None else prepared.encode()
+            told = [fields[name] for name in (b"i", b"j", b"b", b"h")]
+            verdict = ("ready", self.ready(tier, bucket), data, fingerprint)
+            verdicts += self.scripts.call(
+                "prepare", GROUP, "preparer", intake, entry_id, *told, *verdict
             )
         return verdicts
 
