@@ -1,6 +1,7 @@
 """The host's side of the compose test: submits a job through the Python client, checks its answers.
 
-Run as `python -m deploy.compose_client URL`. May import docmill alone, as a user's program would.
+Run as `python -m deploy.compose_client` with the URL, which holds a password, on standard input.
+May import docmill alone, as a user's program would.
 """
 
 import sys
@@ -36,4 +37,4 @@ def main(url: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.stdin.readline().strip()))

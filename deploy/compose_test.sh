@@ -57,7 +57,7 @@ main() {
   say "all services are healthy"
   compose ps
   password=$(compose exec -T redis cat /run/docmill/redis_password)
-  .venv/bin/python -m deploy.compose_client "redis://:$password@127.0.0.1:$REDIS_PORT/0"
+  .venv/bin/python -m deploy.compose_client <<<"redis://:$password@127.0.0.1:$REDIS_PORT/0"
   say "job answered"
   compose stop
   codes=$(compose ps --all --quiet | xargs docker inspect --format '{{.State.ExitCode}}' | sort -u)
