@@ -137,7 +137,9 @@ def packed_attention(
 
 
 def _is_harmless(name: str, value: Any) -> bool:
-    return value is None or name in _HARMLESS or (name == "is_causal" and value is True)
+    if name == "is_causal":
+        return value is not False
+    return value is None or value is False or name in _HARMLESS
 
 
 def _segment_mask(

@@ -100,6 +100,7 @@ class Slab:
         self._keys.clear()
         self._values.clear()
 
+    @torch.inference_mode()
     def write(self, layer: int, keys: Tensor, values: Tensor, where: Tensor) -> None:
         """Store the keys and values of packed tokens.
 

@@ -1,0 +1,60 @@
+"""The torch engine on CUDA against itself on the CPU."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from engine.base import Row, RowDone, Sampling
+from engine.options import Limits
+from engine.torch_engine import TorchEngine
+from tests.support.tiny_model import tiny_deepseek_v4, tiny_llama
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+LENGTHS = (1, 5, 9, 40, 150, 9)
+
+
+def rows(temperature: float = 0.0) -> list[Row]:
+    """Build rows of mixed lengths."""
+    random = np.random.default_rng(0)
+    settings = Sampling(12, temperature=temperature, seed=3)
+    return [
+        Row(f"r{index}", random.integers(4, 320, length).astype(np.uint32), settings)
+        for index, length in enumerate(LENGTHS)
+    ]
+
+
+def answers(path: Path, device: str, dtype: str, batch: list[Row]) -> dict[str, tuple[int, ...]]:
+    """Answer rows in small chunks, rows joining as slots get free."""
+    limits = Limits(max_rows=3, chunk_tokens=32, refill_share=0.0)
+    engine = TorchEngine.load(path, device=device, dtype=dtype, limits=limits)
+    events = list(engine.run(batch))
+    engine.close()
+    return {event.row_id: event.token_ids for event in events if isinstance(event, RowDone)}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("model", [tiny_llama, tiny_deepseek_v4], ids=lambda model: model.__name__)
+def test_fp32_answers_are_those_of_the_cpu(model: object, temperature: float) -> None:
+    """Token for token; TF32 is off by default, so only the order of sums differs."""
+    assert callable(model)
+    path, batch = model(), rows(temperature)
+
+    assert answers(path, "cpu", "float32", batch) == answers(path, "cuda", "float32", batch)
+
+
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16", "float16"])
+def test_half_precision_answers_every_row(dtype: str) -> None:
+    """Each row has a whole answer in the formats that GPUs are used with."""
+    assert len(LENGTHS) == len(answers(tiny_llama(), "cuda", dtype, rows()))
+
+
+def test_memory_is_given_back() -> None:
+    """After `close` the device holds what it held before."""
+    before = torch.cuda.memory_allocated()
+
+    answers(tiny_llama(), "cuda", "float32", rows())
+
+    assert before == torch.cuda.memory_allocated()

@@ -1,0 +1,106 @@
+"""What is refused at load, and what the message says."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from docmill.errors import ModelLoadError
+from engine.loading import LoadedModel, load
+from tests.support.tiny_model import CONTEXT_LEN, tiny_llama
+
+
+@pytest.fixture
+def model_dir(tmp_path: Path) -> Path:
+    """A copy of the tiny Llama that a test may damage."""
+    return Path(shutil.copytree(tiny_llama(), tmp_path / "model"))
+
+
+def load_here(path: Path, max_len: int | None = None) -> LoadedModel:
+    """Load on the CPU in fp32."""
+    return load(path, torch.device("cpu"), torch.float32, max_len)
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Change a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def drop_a_weight(path: Path) -> None:
+    """Remove one tensor from the weights."""
+    weights = load_file(path / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, path / "model.safetensors", {"format": "pt"})
+
+
+def misshape_a_weight(path: Path) -> None:
+    """Give one tensor another shape."""
+    weights = load_file(path / "model.safetensors")
+    weights["model.norm.weight"] = torch.ones(7)
+    save_file(weights, path / "model.safetensors", {"format": "pt"})
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no config": (lambda path: (path / "config.json").unlink(), "no config.json"),
+    "broken config": (lambda path: (path / "config.json").write_text("{"), "config.json"),
+    "unknown type": (lambda path: edit(path / "config.json", model_type="zork"), "zork"),
+    "not causal": (
+        lambda path: edit(path / "config.json", architectures=["BertForMaskedLM"]),
+        "BertForMaskedLM is not a causal",
+    ),
+    "no architecture": (
+        lambda path: edit(path / "config.json", architectures=None),
+        "type llama without an architecture",
+    ),
+    "quantised": (
+        lambda path: edit(path / "config.json", quantization_config={"quant_method": "gptq"}),
+        "gptq",
+    ),
+    "no weights": (lambda path: (path / "model.safetensors").unlink(), "safetensors"),
+    "cut weights": (lambda path: (path / "model.safetensors").write_bytes(b"1234"), "weights"),
+    "missing weight": (drop_a_weight, "layers.1.mlp.up_proj.weight"),
+    "misshapen weight": (misshape_a_weight, "weights"),
+    "no tokenizer": (
+        lambda path: (path / "tokenizer.json").unlink(),
+        "tokenizer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_cannot_be_served_is_refused_in_one_line(name: str, model_dir: Path) -> None:
+    """The message names the directory and the thing, and is one line long."""
+    damage, named = DAMAGES[name]
+    damage(model_dir)
+
+    with pytest.raises(ModelLoadError) as caught:
+        load_here(model_dir)
+
+    assert named in caught.value.message
+    assert str(model_dir) in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """The message names the path."""
+    with pytest.raises(ModelLoadError, match="nowhere"):
+        load_here(tmp_path / "nowhere")
+
+
+def test_every_end_of_text_token_is_known(model_dir: Path) -> None:
+    """Both the generation config's set and the model config's token end an answer."""
+    edit(model_dir / "config.json", eos_token_id=2)
+
+    assert frozenset({1, 2, 3}) == load_here(model_dir).eos_ids
+
+
+def test_the_context_is_the_models_or_less(model_dir: Path) -> None:
+    """A limit shortens the model's context and never lengthens it."""
+    assert CONTEXT_LEN == load_here(model_dir).context_len
+    assert 64 == load_here(model_dir, 64).context_len
+    assert CONTEXT_LEN == load_here(model_dir, 10**6).context_len

@@ -1,0 +1,35 @@
+"""How prompts are cut into chunks."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.prefill import Piece, plan_chunks
+
+
+def test_short_prompts_share_a_chunk_and_long_ones_are_cut() -> None:
+    """Chunks are filled to the brim, in order."""
+    chunks = plan_chunks([3, 6, 2], 5)
+
+    assert [
+        [Piece(0, 0, 3), Piece(1, 0, 2)],
+        [Piece(1, 2, 6), Piece(2, 0, 1)],
+        [Piece(2, 1, 2)],
+    ] == chunks
+
+
+@given(st.lists(st.integers(1, 40), max_size=12), st.integers(1, 50))
+def test_every_token_is_computed_once_and_in_order(lengths: list[int], chunk_tokens: int) -> None:
+    """Pieces cover each prompt without gaps, and no chunk holds too many tokens."""
+    chunks = plan_chunks(lengths, chunk_tokens)
+
+    sizes = [sum(piece.end - piece.start for piece in chunk) for chunk in chunks]
+    assert sum(lengths) == sum(sizes)
+    assert all(size == chunk_tokens for size in sizes[:-1])
+    pieces = [piece for chunk in chunks for piece in chunk]
+    assert all(piece.start < piece.end for piece in pieces)
+    for before, after in pairwise(pieces):
+        joined = after.index == before.index and after.start == before.end
+        begins = after.index == before.index + 1 and not after.start
+        assert joined or (begins and before.end == lengths[before.index])

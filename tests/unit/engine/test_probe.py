@@ -1,0 +1,64 @@
+"""Which path serves a model."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import GptOssConfig, GptOssForCausalLM, MistralConfig, MistralForCausalLM
+
+from engine.torch_engine import TorchEngine
+from tests.support.tiny_model import save, save_llama, tiny_deepseek_v4, tiny_llama
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 320,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 512,
+    "sliding_window": 16,
+    "initializer_range": 0.3,
+}
+
+
+def grouped_because(path: Path) -> str | None:
+    """Load a model and return why it is not packed."""
+    return TorchEngine.load(path, dtype="float32").grouped_because
+
+
+def test_plain_and_sliding_window_models_are_packed() -> None:
+    """Causal attention, with a window or without, needs no second path."""
+    assert grouped_because(tiny_llama()) is None
+    assert grouped_because(save(MistralForCausalLM, MistralConfig(**SHAPE), "mistral")) is None
+
+
+def test_a_stateful_model_is_grouped() -> None:
+    """A cache that pools tokens cannot be packed."""
+    assert "stateful" in str(grouped_because(tiny_deepseek_v4()))
+
+
+def test_a_rotary_embedding_that_couples_rows_is_grouped() -> None:
+    """Angles that depend on the longest row would make answers depend on neighbours."""
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
+
+    assert "dynamic" in str(grouped_because(save_llama(rope_parameters=rope)))
+
+
+def test_attention_with_sinks_is_grouped() -> None:
+    """An argument that changes attention is never dropped silently."""
+    rope = {"rope_type": "default", "rope_theta": 10_000.0}
+    config = GptOssConfig(**SHAPE, num_local_experts=2, num_experts_per_tok=1, rope_parameters=rope)
+
+    assert "s_aux" in str(grouped_because(save(GptOssForCausalLM, config, "gpt-oss")))
+
+
+def test_a_packed_result_that_differs_is_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the cause, rows that come out differently packed are not packed."""
+    monkeypatch.setattr(
+        "engine.attention.lane_attention",
+        lambda query, *_: query.transpose(0, 1) * 0,
+    )
+
+    assert "differ" in str(grouped_because(tiny_llama()))

@@ -1,0 +1,81 @@
+"""Which token a row continues with."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from engine.base import Sampling
+from engine.sampling import Chooser, choose, keep_top_p
+
+
+def sampled(seed: int | None, temperature: float = 1.0, top_p: float = 1.0) -> Chooser:
+    """Build a chooser that samples."""
+    return Chooser(Sampling(8, temperature=temperature, top_p=top_p, seed=seed))
+
+
+def test_greedy_takes_the_best() -> None:
+    """Without a temperature the likeliest token is taken."""
+    scores = torch.tensor([[0.0, 3.0, 1.0], [5.0, 3.0, 1.0]])
+
+    assert [1, 0] == choose(scores, [Chooser(Sampling(8)), Chooser(Sampling(8))])
+
+
+@pytest.mark.parametrize(
+    "row", [[float("nan"), 1.0], [1.0, float("inf")], [float("-inf"), float("-inf")]]
+)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_row_that_is_not_finite_gets_no_token(row: list[float], temperature: float) -> None:
+    """Its neighbours get theirs."""
+    scores = torch.tensor([[0.0, 1.0], row, [1.0, 0.0]])
+    choosers = [Chooser(Sampling(8)), sampled(1, temperature), Chooser(Sampling(8))]
+
+    assert [1, None, 0] == choose(scores, choosers)
+
+
+def test_a_seed_alone_decides_what_is_drawn() -> None:
+    """The same seed draws the same tokens, alone or beside others; another seed does not."""
+    scores = torch.randn(20, 50, generator=torch.Generator().manual_seed(0))
+    chooser, beside = sampled(7), sampled(7)
+    alone = [chooser.draw(scores[step]) for step in range(20)]
+
+    together = [choose(scores[[step, 19 - step]], [beside, sampled(3)])[0] for step in range(20)]
+    other = sampled(8)
+
+    assert alone == together
+    assert alone != [other.draw(scores[step]) for step in range(20)]
+
+
+def test_draws_follow_the_probabilities() -> None:
+    """Over many draws each token comes up as often as its probability says."""
+    probs = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    chooser = sampled(0)
+
+    drawn = Counter(chooser.draw(probs.log()) for _ in range(4000))
+
+    for token, prob in enumerate(probs.tolist()):
+        # four standard deviations of a share over 4,000 draws
+        assert abs(drawn[token] / 4000 - prob) < 4 * (prob * (1 - prob) / 4000) ** 0.5
+
+
+def test_a_tiny_temperature_is_greedy() -> None:
+    """Dividing by almost nothing neither overflows nor strays from the best token."""
+    scores = torch.tensor([1.0, 2.0, 1.9999])
+
+    assert {1} == {sampled(seed, temperature=1e-30).draw(scores) for seed in range(20)}
+
+
+def test_top_p_keeps_the_likeliest_that_reach_it() -> None:
+    """The token that crosses the bound is kept, the rest can never be drawn."""
+    probs = torch.tensor([0.1, 0.5, 0.1, 0.3], dtype=torch.float64)
+
+    assert [False, True, False, False] == (keep_top_p(probs, 0.4) > 0).tolist()
+    assert [False, True, False, True] == (keep_top_p(probs, 0.6) > 0).tolist()
+    assert {1, 3} >= {sampled(seed, top_p=0.6).draw(probs.log()) for seed in range(50)}
+
+
+def test_top_p_looks_past_the_first_candidates() -> None:
+    """A flat distribution keeps as many tokens as the bound needs, however many that are."""
+    probs = torch.full((5000,), 1 / 5000, dtype=torch.float64)
+
+    assert 4500 == pytest.approx(int((keep_top_p(probs, 0.9) > 0).sum()), abs=1)
