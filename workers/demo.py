@@ -15,6 +15,7 @@ from pydoc_data.topics import topics  # type: ignore[import-not-found, unused-ig
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from docmill.results import Result
 
@@ -25,11 +26,12 @@ REPEAT_EVERY = 8
 #: In characters: with this model's tokenizer about 50 and 3,000 tokens.
 SHORTEST, LONGEST = 200, 12_000
 
-#: The instruction and the longest answer, in tokens.
+#: The instruction and the longest answer, in tokens. A model of this size follows what it reads
+#: last, so the document comes first.
 INSTRUCTIONS = (
-    ("Summarize this page of the Python language reference in two or three sentences.", 80),
-    ("Write a title for this page, at most ten words. Answer with the title only.", 24),
-    ("Name the three most important technical terms of this page, separated by commas.", 32),
+    ("{document}\n\nSummarize the text above in two sentences.", 64),
+    ("{document}\n\nWhat is the topic of the text above? Answer in one short sentence.", 32),
+    ("{document}\n\nWrite one question that the text above answers.", 32),
 )
 
 
@@ -52,19 +54,20 @@ def _line(name: str, prompt: str, max_tokens: int) -> dict[str, Any]:
 
 
 def show(console: Console, lines: list[dict[str, Any]], answers: dict[str, Result]) -> None:
-    """Print one answer to each instruction, for documents of middling length."""
+    """Print one answer to each instruction, for documents of modest length."""
     for prompt, _ in INSTRUCTIONS:
         asked = [line for line in lines if line["prompt"] == prompt and line["id"] in answers]
         if not asked:
             continue
-        line = asked[len(asked) // 2]
+        line = asked[len(asked) // 3]
         result = answers[line["id"]]
         console.rule(style="dim")
-        console.print(f"[bold]Question[/]  {prompt}")
-        beginning = " ".join(line["text"].replace("*", "").split())
+        question = prompt.removeprefix("{document}").strip()
+        beginning = textwrap.shorten(line["text"].replace("*", ""), 140, placeholder=" …")
         tokens = f"{result.usage.prompt_tokens:,} tokens"
-        console.print(f"[bold]Document[/]  {textwrap.shorten(beginning, 140)} [dim]({tokens})[/]")
-        console.print(f"[bold]Answer[/]    {result.text or ''}", highlight=False)
+        console.print(f"[bold]Question[/]  {escape(question)}")
+        console.print(f"[bold]Document[/]  {escape(beginning)} [dim]({tokens})[/]")
+        console.print(f"[bold]Answer[/]    {escape(result.text or '')}", highlight=False)
     console.rule(style="dim")
 
 
