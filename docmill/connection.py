@@ -34,6 +34,8 @@ DEFAULT_TIMEOUT_S = 30.0
 
 _CONNECT_TIMEOUT_S = 5.0
 _HEALTH_CHECK_S = 30
+#: Not for a URL to change: everything above reads replies of this shape.
+_FIXED: dict[str, Any] = {"protocol": 2, "decode_responses": False}
 _FORMS = (
     "use redis://[user:password@]host:port/db, rediss://… (TLS), unix://[user:password@]/path?db=0 "
     "or redis+sentinel://[user:password@]host:port,host:port/service/db"
@@ -69,19 +71,22 @@ def connect(
         "encoding_errors": "strict",
         "client_name": name,
     }
-    fixed = {"protocol": 2, "decode_responses": False}
     try:
-        if urlsplit(url).scheme.endswith("+sentinel"):
-            return _connect_by_sentinel(url, settings, fixed)
-        options = parse_url(url)  # type: ignore[no-untyped-call]
-        pool = ConnectionPool(
-            **settings | _transport(url) | {"socket_read_size": 65536} | dict(options) | fixed
-        )
+        is_sentinel = urlsplit(url).scheme.endswith("+sentinel")
+        client = (_connect_by_sentinel if is_sentinel else _connect_directly)(url, settings)
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # checks the options; sends nothing
     except (ValueError, TypeError) as error:
         raise ConfigError(
             f"the Redis URL {masked(url)!r} cannot be used ({error}): {_FORMS}"
-        ) from (error)
-    return redis.Redis.from_pool(pool)
+        ) from error
+    return client
+
+
+def _connect_directly(url: str, settings: dict[str, Any]) -> "redis.Redis":
+    options = parse_url(url)  # type: ignore[no-untyped-call]
+    more = _transport(url) | {"socket_read_size": 65536}
+    return redis.Redis.from_pool(ConnectionPool(**settings | more | dict(options) | _FIXED))
 
 
 def _transport(url: str) -> dict[str, Any]:
@@ -96,9 +101,7 @@ def _transport(url: str) -> dict[str, Any]:
     return keepalive | {"ssl_cert_reqs": checks, "ssl_check_hostname": checks == "required"}
 
 
-def _connect_by_sentinel(
-    url: str, settings: dict[str, Any], fixed: dict[str, Any]
-) -> "redis.Redis":
+def _connect_by_sentinel(url: str, settings: dict[str, Any]) -> "redis.Redis":
     """Follow the master that the sentinels name; asks them anew at each new connection."""
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
@@ -117,8 +120,8 @@ def _connect_by_sentinel(
     shared = settings | _transport(plain) | ({"ssl": True} if is_tls else {})
     sentinel = Sentinel(  # type: ignore[no-untyped-call]
         [_host_and_port(host) for host in hosts.split(",")],
-        sentinel_kwargs=shared | fixed | {name: value for name, value in own.items() if value},
-        **shared | options | fixed,
+        sentinel_kwargs=shared | _FIXED | {name: value for name, value in own.items() if value},
+        **shared | options | _FIXED,
     )
     client: redis.Redis = sentinel.master_for(service)  # type: ignore[no-untyped-call]
     return client

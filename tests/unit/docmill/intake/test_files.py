@@ -1,0 +1,143 @@
+"""Documents from files, folders and globs: which, in what order, under which names."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docmill.errors import IntakeError, Reason
+from docmill.intake import Document, Refusal, read
+from tests.support.cases import CASES
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder `papers` in the working directory."""
+    for name in ("b.txt", "a.md", "c.pdf", ".hidden.txt", "sub/d.TXT", ".git/e.txt"):
+        path = tmp_path / "papers" / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "papers"
+
+
+def names(paths: Any) -> list[str]:
+    """Return the custom ids that reading gives."""
+    return [item.custom_id for item in read(paths)]
+
+
+def test_a_folder_gives_its_texts_sorted_by_relative_path(folder: Path) -> None:
+    """Text files at any depth, without hidden ones and other kinds."""
+    assert ["a.md", "b.txt", "sub/d.TXT"] == names("papers")
+
+
+def test_several_inputs_are_named_as_given(folder: Path) -> None:
+    """Equal names in two folders stay apart."""
+    assert ["papers/a.md", "papers/b.txt", "papers/sub/d.TXT", "papers/b.txt"] == names(
+        ["papers", Path("papers/b.txt")]
+    )
+
+
+def test_a_glob_gives_what_matches(folder: Path) -> None:
+    """Sorted, deep if asked for; other kinds of file only where nothing else matches."""
+    assert ["papers/a.md", "papers/b.txt"] == names("papers/*")
+    assert ["papers/b.txt", "papers/sub/d.TXT"] == names("papers/**/*.[tT]*")
+    assert ["papers/c.pdf"] == names("papers/*.pdf")
+
+
+def test_a_name_with_glob_characters_is_itself(folder: Path) -> None:
+    """An existing file wins over the pattern it looks like."""
+    (folder / "x[1].txt").write_text("x")
+
+    assert ["papers/x[1].txt"] == names("papers/x[1].txt")
+
+
+def test_bytes_are_handed_over_as_they_are() -> None:
+    """An encoding is declared, never guessed."""
+    [plain] = read(CASES / "i06_cp1252.txt")
+    [declared] = read(CASES / "i06_cp1252.txt", encoding="cp1252")
+
+    assert isinstance(plain, Document)
+    assert isinstance(declared, Document)
+    assert ("utf-8", "cp1252") == (plain.encoding, declared.encoding)
+    assert plain.text == declared.text == (CASES / "i06_cp1252.txt").read_bytes()
+
+
+def test_a_large_file_is_refused_unread(folder: Path) -> None:
+    """Its size and the limit are named, and the others run."""
+    (folder / "a.md").write_bytes(b"x" * 101)
+
+    first, *others = read("papers", max_document_bytes=100)
+
+    assert isinstance(first, Refusal)
+    assert Reason.TOO_LARGE == first.code
+    assert "101 bytes are more than the 100" in first.message
+    assert all(isinstance(item, Document) for item in others)
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [
+        ("missing.txt", "'missing.txt' cannot be read: No such file"),
+        (["papers", "missing"], "'missing'"),
+        ("papers/*.doc", "nothing matches"),
+        ([], "no input"),
+    ],
+)
+def test_missing_input_is_refused_at_once(folder: Path, paths: Any, words: str) -> None:
+    """Before anything is read, in one line."""
+    with pytest.raises(IntakeError, match=words):
+        read(paths)
+
+
+def test_a_folder_that_cannot_be_read_is_refused_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The remedy is in the system's own words."""
+
+    def refuse(path: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", refuse)  # a test that runs as root can read everything
+
+    with pytest.raises(IntakeError, match="folder 'papers' cannot be read: Permission denied"):
+        read("papers")
+
+
+def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
+    """Nothing to do is no success."""
+    with pytest.raises(IntakeError, match=r"holds no \.txt or \.md files"):
+        list(read(tmp_path))
+
+
+def test_what_cannot_be_read_below_a_folder_is_refused_alone(folder: Path) -> None:
+    """A broken link is an error record; the others run."""
+    (folder / "aa.txt").symlink_to("nowhere")
+
+    items = {item.custom_id: item for item in read("papers")}
+
+    assert isinstance(items["aa.txt"], Refusal)
+    assert (Reason.UNREADABLE, 4) == (items["aa.txt"].code, len(items))
+
+
+def test_links_to_folders_are_not_followed(folder: Path) -> None:
+    """A link back up does not read for ever."""
+    (folder / "loop").symlink_to(folder, target_is_directory=True)
+
+    assert ["a.md", "b.txt", "sub/d.TXT"] == names("papers")
+
+
+def test_an_unknown_encoding_is_refused(folder: Path) -> None:
+    """A typing error does not become an error record for each file."""
+    with pytest.raises(IntakeError, match="encoding 'latin-99'"):
+        read("papers", encoding="latin-99")
+
+
+def test_a_name_that_is_not_unicode_can_be_written(folder: Path) -> None:
+    """Odd bytes in a file's name become escapes in its id."""
+    path = os.fsencode(folder) + b"/z\xff.txt"
+    with open(path, "wb") as file:
+        file.write(b"x")
+
+    assert "z\\xff.txt" == names("papers")[-1]

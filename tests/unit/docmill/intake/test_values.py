@@ -1,0 +1,53 @@
+"""Documents from Python values."""
+
+from typing import Any
+
+import pytest
+
+from docmill.errors import Reason
+from docmill.intake.base import Document, Refusal
+from docmill.intake.values import item_of
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("text", Document("document-3", "text")),
+        (b"bytes", Document("document-3", b"bytes")),
+        (("id", "text"), Document("id", "text")),
+        ({"text": "text"}, Document("document-3", "text")),
+        ({"id": 5, "text": "text"}, Document("5", "text")),
+        (
+            {"custom_id": "a", "text": "t", "seed": 1, "other": 2},
+            Document("a", "t", options={"seed": 1}),
+        ),
+        (Document("a", "t"), Document("a", "t")),
+        (Refusal("a", Reason.BAD_LINE, "m"), Refusal("a", Reason.BAD_LINE, "m")),
+    ],
+)
+def test_values_become_documents(value: Any, expected: Any) -> None:
+    """Whatever has no id is named by its place."""
+    assert expected == item_of(value, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "NoneType cannot be a document"),
+        (("a", "b", "c"), "tuple cannot"),
+        ((1, "text"), "custom_id must be text"),
+        (("id", None), "text must be str or bytes, got NoneType"),
+        ({"id": "a"}, "text must be"),
+        ({"id": "a\ud800", "text": "t"}, "surrogate"),
+        ({"id": "a", "body": {"messages": []}}, "at least one message"),
+        (Document("", "t"), "empty"),
+    ],
+)
+def test_other_values_are_refused_with_their_place(value: Any, words: str) -> None:
+    """One bad value is an error record, never an exception."""
+    refusal = item_of(value, 3)
+
+    assert isinstance(refusal, Refusal)
+    assert words in refusal.message
+    assert refusal.message.startswith("document 3: ")
+    refusal.custom_id.encode()

@@ -1,0 +1,89 @@
+"""URLs, messages and verdicts about Redis, without one."""
+
+import pytest
+import redis
+from redis.sentinel import MasterNotFoundError
+
+from docmill.connection import (
+    connect,
+    connection_error,
+    is_out_of_memory,
+    is_passing,
+    masked,
+)
+from docmill.errors import BrokerUnavailable, ConfigError
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+        ("redis://:pw@h/0", "redis://:***@h/0"),
+        ("rediss://me:p%40w@h:1/0?ssl_cert_reqs=none", "rediss://me:***@h:1/0?ssl_cert_reqs=none"),
+        ("unix:///tmp/redis.sock", "unix:///tmp/redis.sock"),
+        ("unix:///tmp/r.sock?password=pw&db=1", "unix:///tmp/r.sock?password=***&db=1"),
+        (
+            "redis+sentinel://u:pw@a:1,b:2/main?sentinel_password=pw",
+            "redis+sentinel://u:***@a:1,b:2/main?sentinel_password=***",
+        ),
+        ("redis://[broken", "***"),
+    ],
+)
+def test_passwords_are_masked(url: str, shown: str) -> None:
+    """Whatever is printed or logged shows where, not how to get in."""
+    assert shown == masked(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:6379",
+        "http://localhost",
+        "redis://localhost:port/0",
+        "redis+sentinel://host:1/",
+        "redis+sentinel:///main",
+        "redis://localhost/0?made_up=1",
+    ],
+)
+def test_an_unusable_url_says_what_is_usable(url: str) -> None:
+    """One line with the forms that work."""
+    with pytest.raises(ConfigError, match="use redis://") as caught:
+        connect(url).ping()
+
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "passes"),
+    [
+        (redis.ConnectionError("Connection closed"), "cannot be reached", True),
+        (redis.TimeoutError("Timeout reading"), "did not answer in time", True),
+        (redis.BusyLoadingError("loading"), "still loading", True),
+        (redis.AuthenticationError("invalid"), "refused the user name or password", False),
+        (redis.ResponseError("WRONGPASS invalid"), "refused the user name or password", False),
+        (redis.AuthenticationError("Authentication required."), "asks for a password", False),
+        (MasterNotFoundError("No master: 10.0.0.1"), "no master that its sentinels know", True),
+        (redis.ReadOnlyError("You can't write"), "refused a command", True),
+        (redis.ResponseError("MASTERDOWN link down"), "refused a command", True),
+        (redis.ResponseError("OOM command not allowed"), "out of memory", True),
+        (redis.ResponseError("unknown command"), "refused a command", False),
+        (OSError(113, "No route to host"), "No route to host", True),
+    ],
+)
+def test_errors_are_worded_and_judged(error: Exception, words: str, passes: bool) -> None:
+    """Each says what happened and where, and whether waiting may help."""
+    said = connection_error(error, "redis://:pw@h/0")
+
+    assert isinstance(said, BrokerUnavailable)
+    assert words in str(said)
+    assert "redis://:***@h/0" in str(said)
+    assert passes == is_passing(error)
+
+
+def test_want_of_memory_is_recognised() -> None:
+    """As redis-py's class, as a script's error, and as nothing else."""
+    assert is_out_of_memory(redis.OutOfMemoryError("x"))
+    assert is_out_of_memory(redis.ResponseError("OOM command not allowed"))
+    assert not is_out_of_memory(redis.ResponseError("no OOM"))
+    assert not is_out_of_memory(b"OK")

@@ -1,0 +1,166 @@
+"""Results: from the wire, to the OpenAI Batch format, and back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docmill.errors import (
+    IntakeError,
+    InvalidDocument,
+    JobDeadLettered,
+    JobFailed,
+    NonFiniteLogits,
+    Reason,
+)
+from docmill.results import Result
+from docmill.results_file import finished_ids, read_results, write_results
+from docmill.wire import Body, Failure, Header, Timings, Truncation, Usage
+
+HEADER = Header(
+    request_id="r-1",
+    job_id="j",
+    custom_id="a",
+    spec="s",
+    submitted_at=1.0,
+    source={"file": "f", "line": 3},
+)
+ANSWER = Body(
+    text="Yes.\u2028\u0085\u2029\x1c",
+    finish_reason="stop",
+    usage=Usage(prompt_tokens=10, cached_tokens=4, completion_tokens=3),
+    timings=Timings(queue_s=0.5),
+    truncation=Truncation(policy="head", original_tokens=9, kept_tokens=8),
+    warnings=("w",),
+    model="m",
+    model_version="v",
+    config_version="c",
+)
+FAILURE = Body(outcome="failed", error=Failure(code="bad_line", message="cut", line=3))
+
+
+def result(body: Body = ANSWER, how: bytes = b"run") -> Result:
+    """Return a result as it is read from a stream."""
+    fields = {b"h": HEADER.encode(), b"b": body.encode(), b"d": how}
+    return Result.from_wire(b"1796024866123-0", fields)
+
+
+def test_an_answer_reads_like_a_chat_completion() -> None:
+    """Tools for the OpenAI Batch format find everything where they expect it."""
+    record = result().to_openai()
+
+    body = record["response"]["body"]
+    assert ("a", None, 200) == (
+        record["custom_id"],
+        record["error"],
+        record["response"]["status_code"],
+    )
+    assert ("chat.completion", "m", 1796024866) == (body["object"], body["model"], body["created"])
+    [choice] = body["choices"]
+    assert (ANSWER.text, "stop") == (choice["message"]["content"], choice["finish_reason"])
+    assert {
+        "prompt_tokens": 10,
+        "completion_tokens": 3,
+        "total_tokens": 13,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    } == body["usage"]
+    assert {"file": "f", "line": 3} == body["docmill"]["source"]
+
+
+def test_a_failure_reads_like_a_batch_error() -> None:
+    """Code, message and line stand in the error."""
+    record = result(FAILURE).to_openai()
+
+    assert record["response"] is None
+    assert ("bad_line", "cut", 3) == tuple(
+        record["error"][name] for name in ("code", "message", "line")
+    )
+
+
+@pytest.mark.parametrize("body", [ANSWER, FAILURE, Body(outcome="expired"), Body(text="")])
+@pytest.mark.parametrize("how", [b"run", b"cached"])
+def test_a_record_reads_back_as_it_was(body: Body, how: bytes) -> None:
+    """Nothing is lost on the way through a file, whatever the outcome."""
+    written = result(body, how)
+
+    read = Result.from_openai(json.loads(written.to_json()))
+
+    if body.outcome == "expired":  # it gets an error that says so
+        assert read.error is not None
+        assert ("expired", "job_failed") == (read.outcome, read.error.code)
+    else:
+        assert written == read
+
+
+def test_a_record_is_one_line_for_every_reader() -> None:
+    """Separators that careless readers cut at are escaped; other letters stay readable."""
+    line = result(Body(text="é\u2028\u0085\u2029\x1c\n")).to_json()
+
+    assert 1 == len(line.splitlines())
+    assert "é" in line
+
+
+def test_errors_are_raised_as_their_class() -> None:
+    """An answer is returned; a failure raises what its code names."""
+    assert result().raise_for_error() is not None
+
+    with pytest.raises(InvalidDocument, match="a: cut") as refused:
+        result(FAILURE).raise_for_error()
+    assert Reason.BAD_LINE == refused.value.reason
+
+    codes: dict[str, Any] = {
+        "delivery_limit": JobDeadLettered,
+        "non_finite_logits": NonFiniteLogits,
+        "not_known_here": JobFailed,
+    }
+    for code, expected in codes.items():
+        body = Body(outcome="failed", error=Failure(code=code, message="m"))
+        with pytest.raises(expected) as caught:
+            result(body).raise_for_error()
+        assert code == caught.value.context["code"]
+    with pytest.raises(JobFailed, match="the document expired"):
+        result(Body(outcome="expired")).raise_for_error()
+
+
+def test_results_go_through_a_file(tmp_path: Path) -> None:
+    """Written one record a line, read back equal; a torn last line is no record."""
+    path = tmp_path / "out.jsonl"
+
+    assert 2 == write_results([result(), result(FAILURE)], path)
+    with path.open("ab") as file:
+        file.write(b'{"id": "torn')
+
+    assert [result(), result(FAILURE)] == list(read_results(path))
+    assert {"a"} == finished_ids(path)
+    assert 2 == path.read_bytes().count(b"\n")
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    """The file, the line and the reason are named."""
+    path = tmp_path / "out.jsonl"
+    path.write_text(result().to_json() + "\n[1]\n")
+
+    with pytest.raises(IntakeError, match="line 2 is not a result"):
+        list(read_results(path))
+    with pytest.raises(IntakeError, match="No such file"):
+        list(read_results(tmp_path / "missing"))
+    with pytest.raises(IntakeError, match="cannot be written"):
+        write_results([], tmp_path / "no" / "such")
+
+
+def test_a_record_of_another_service_gives_what_it_has() -> None:
+    """Results from an OpenAI Batch read as well."""
+    record = {
+        "id": "batch_req_9",
+        "custom_id": "x",
+        "response": {
+            "status_code": 200,
+            "body": {"created": 5, "choices": [{"message": {"content": "Yes"}}]},
+        },
+        "error": None,
+    }
+
+    read = Result.from_openai(record)
+
+    assert ("x", "Yes", 5.0, True) == (read.custom_id, read.text, read.finished_at, read.ok)
