@@ -83,6 +83,7 @@ def test_a_living_consumer_keeps_its_entries(documents: Documents, look: Look) -
 
 def test_a_consumer_that_returns_starts_afresh(documents: Documents, look: Look) -> None:
     """A missed heartbeat that came back does not count towards the next time it is missed."""
+    documents.put(["a"])  # Redis 7.0 makes no consumer where nothing is read
     _take(documents)
     look()
     absent = documents.keys.absent("gone")
