@@ -1,8 +1,8 @@
 """How documents end: the bodies of their results, and the thread that writes them.
 
 Decides what a result says. Writing is repeated until Redis answers; the script fences each result
-by ownership of the entry, so that repeating is safe. May import docmill, engine.base and
-the shared modules in workers.
+by ownership of the entry, so that repeating is safe. May import docmill, engine.base and the shared
+modules in workers.
 """
 
 import threading
@@ -134,7 +134,8 @@ class Writer:
         while is_open:
             endings, is_open = self._next()
             try:
-                self._write(endings, outage)
+                if endings:
+                    self._write(endings, outage)
             except BrokerUnavailable as error:
                 log.get().warning("results.abandoned", count=len(endings), problem=str(error))
                 return

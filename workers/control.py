@@ -38,7 +38,6 @@ def set_limits(process: Process) -> None:
 def reap_once(process: Process) -> None:
     """Look for dead workers once."""
     settings = process.settings
-    process.progress.touch()
     try:
         report = reap(
             process.client,
@@ -49,8 +48,9 @@ def reap_once(process: Process) -> None:
     except REDIS_ERRORS as error:
         log.get().warning("reaper.interrupted", problem=str(error))
         return  # the next round goes on
-    if report.forgotten:
-        log.get().warning(
+    if report.forgotten:  # without entries they had said goodbye
+        note = log.get().warning if report.handed_back or report.dead else log.get().info
+        note(
             "consumers.reaped",
             consumers=report.forgotten,
             handed_back=report.handed_back,
@@ -87,9 +87,11 @@ def _worker(process: Process) -> Worker:
     )
 
 
-async def _run_worker(process: Process) -> None:
+async def _run_worker(process: Process, outage: Outage) -> None:
     """Run arq until the process is to stop; raises what ends it earlier."""
     worker = _worker(process)
+    await worker.pool.ping()
+    outage.recovered()
     running = asyncio.create_task(worker.async_run())
     stopping = asyncio.create_task(_until_stopped(process))
     try:
@@ -106,7 +108,8 @@ async def _run_worker(process: Process) -> None:
 
 
 async def _until_stopped(process: Process) -> None:
-    while not process.stop.is_set():  # noqa: ASYNC110 - a thread's event cannot be awaited
+    while not process.stop.is_set():
+        process.progress.touch()
         await asyncio.sleep(0.1)
 
 
@@ -118,11 +121,9 @@ def work(process: Process) -> None:
     process.presence.announce("ready")
     while not process.stop.is_set():
         try:
-            asyncio.run(_run_worker(process))
+            asyncio.run(_run_worker(process, outage))
         except REDIS_ERRORS as error:
             outage.failed(error)
-        else:
-            outage.recovered()
 
 
 if __name__ == "__main__":

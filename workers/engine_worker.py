@@ -21,17 +21,19 @@ from workers.batching import Limits
 from workers.completion import Serving, Writer
 from workers.feeder import Feeder, sources
 from workers.leases import Lease, Window
-from workers.lifecycle import vital_thread
+from workers.lifecycle import EXIT_FAULT, vital_thread
 from workers.models import ModelFiles
 from workers.process import Process, run
 from workers.registry import ServedModel, register
 from workers.runner import Runner
-from workers.streams import Outage, insist
+from workers.streams import BLOCK_MS, Outage, insist, is_outage
 
 _IDLE_S = 0.5
 #: Share of the grace period that the engine may use: leaves the rest for handing back, before a
 #: supervisor's patience ends.
 _ENGINE_SHARE = 0.8
+#: For redeliver.lua: what is handed back without counting a delivery is never given up.
+_NO_LIMIT = 2**31 - 1
 
 
 class EngineWorker:
@@ -61,8 +63,8 @@ class EngineWorker:
         self._runner = Runner(process, engine, self._window, self._writer, self._serving)
         self._is_idle = threading.Event()
 
-    def serve(self) -> None:
-        """Answer documents until the process is asked to stop."""
+    def serve(self) -> bool:
+        """Answer documents until the process is asked to stop; False when the engine is broken."""
         num_buckets = self._register()
         self._process.presence.announce(
             "ready", model=self._engine.model_name, model_version=self._files.version
@@ -79,6 +81,7 @@ class EngineWorker:
                 self._runner.run(batch)
         self._is_idle.set()
         drainer.join()
+        return not self._runner.is_broken
 
     def _feeder(self, num_buckets: int) -> Feeder:
         return Feeder(
@@ -107,9 +110,10 @@ class EngineWorker:
         self._process.stop.wait()
         grace_s = self._process.settings.grace_s
         deadline = time.monotonic() + grace_s
-        log.get().info("worker.draining", held=len(self._window.held()), grace_s=grace_s)
+        log.get().info("worker.draining", held=self._window.num_held(), grace_s=grace_s)
         self._process.presence.announce("draining")
-        feeder.join()
+        # a reader still blocked would take again what is handed back
+        feeder.join(max(_ENGINE_SHARE * grace_s, 2 * BLOCK_MS / 1000))
         self._hand_back(self._window.take_waiting(), deadline)
         has_finished = self._is_idle.wait(
             max(0.0, deadline - (1 - _ENGINE_SHARE) * grace_s - time.monotonic())
@@ -131,9 +135,10 @@ class EngineWorker:
             with self._process.client.pipeline(transaction=False) as pipe:
                 for lease in leases:
                     owned = (lease.stream, GROUP, self._process.consumer, lease.entry_id)
-                    limit = self._process.settings.max_deliveries
-                    scripts.call("redeliver", *owned, "", 0, limit, b"", pipe=pipe)
-                pipe.execute(raise_on_error=False)
+                    scripts.call("redeliver", *owned, "", 0, _NO_LIMIT, b"", pipe=pipe)
+                for reply in pipe.execute(raise_on_error=False):
+                    if isinstance(reply, Exception) and is_outage(reply):
+                        raise reply
 
         try:
             insist(send, Outage(), lambda: time.monotonic() > deadline)
@@ -152,8 +157,10 @@ def work(process: Process, create: engines.Factory = engines.create) -> None:
     engine = create(process.settings, files)
     loaded.set()
     log.get().info("model.loaded", model=engine.model_name, version=files.version)
-    EngineWorker(process, files, engine).serve()
+    is_sound = EngineWorker(process, files, engine).serve()
     engine.close()
+    if not is_sound:
+        sys.exit(EXIT_FAULT)  # a new process may find the device in order
 
 
 def _leave_while_loading(process: Process, loaded: threading.Event) -> None:

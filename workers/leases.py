@@ -88,6 +88,8 @@ def open_entry(entry: Entry) -> Lease:
         names = ", ".join(sorted(name.decode() for name in missing))
         raise DecodeError(f"the entry lacks the fields {names}")
     fields = dict(entry.fields)
+    if not (fields[b"b"].isdigit() and fields[b"n"].isdigit()):
+        raise DecodeError("the fields b and n are not numbers")
     prepared = Prepared.decode(fields.pop(b"p"))
     header = Header.decode(fields[b"h"])
     num_bytes = len(prepared.tokens)

@@ -3,8 +3,7 @@
 Decides who counts as dead: a consumer whose heartbeat has been missing for some seconds, as seen
 from Redis itself. The moment it was first missed is kept in Redis, so that any process may look
 next, and after a restart of Redis the living have time to show themselves. Every step is fenced by
-its script, so that two reapers at once do no harm. May import redis, docmill and
-workers.registry.
+its script, so that two reapers at once do no harm. May import redis, docmill and workers.registry.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

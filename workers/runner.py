@@ -1,8 +1,9 @@
 """Runs batches on the engine, and sees to it that every row of them ends.
 
 Decides what happens when the engine fails: rows without an event are tried once more, each alone,
-so that one of them cannot take its neighbours along; then they fail. Everything runs in the thread
-that calls `run`. May import docmill, engine.base and the shared modules in workers.
+so that one of them cannot take its neighbours along; then they fail. An engine that fails on one
+row after the other is broken, and is given no more: the rows are not at fault. Everything runs in
+the thread that calls `run`. May import docmill, engine.base and the shared modules in workers.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,8 @@ from workers.streams import Outage, insist
 
 #: Rows begun by one call, which Redis carries out in about 2 ms.
 _CALL_SIZE = 256
+#: Rows that failed alone, none succeeding in between, after which the engine is taken for broken.
+_BROKEN_AFTER = 8
 
 
 class Runner:
@@ -57,6 +60,12 @@ class Runner:
         self._outage = Outage(process.pause)
         self._running: dict[str, Lease] = {}
         self._num_served = 0
+        self._num_failed_in_a_row = 0
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the engine fails on everything."""
+        return self._num_failed_in_a_row >= _BROKEN_AFTER
 
     def run(self, batch: Batch[Lease]) -> None:
         """Run a batch and what refills it, until every row has ended or is to be handed back."""
@@ -68,14 +77,18 @@ class Runner:
         error = self._answer(rows, lambda room: self._refill(batch.bucket, room))
         for lease in list(self._running.values()):
             self._answer_alone(lease, error)
+        if self.is_broken:
+            log.get().error("engine.broken", failures=self._num_failed_in_a_row)
+            self._process.stop.set()
 
     def _answer_alone(self, lease: Lease, error: EngineError) -> None:
         """Give a row that the engine left without an event a second try; then it fails."""
-        if self._process.stop.is_set():
+        if self.is_broken or self._process.stop.is_set():
             return  # handed back, for another worker to try
         log.get().warning("row.retried", code=error.code, **lease.ids)
         error = self._answer([lease.row()], None)
         if self._running.pop(lease.row_id, None) is not None:
+            self._num_failed_in_a_row += 1
             self._fail(lease, error)
 
     def _answer(self, rows: Sequence[Row], refill: Refill | None) -> EngineError:
@@ -97,6 +110,7 @@ class Runner:
         if lease is None:
             log.get().error("event.unknown", row_id=event.row_id)
         elif isinstance(event, RowDone):
+            self._num_failed_in_a_row = 0
             body = self._serving.answer(lease, event)
             self._writer.put(Ending(lease, body))
         else:

@@ -149,11 +149,12 @@ def test_unusable_entries_are_given_up_and_neighbours_are_answered(
     documents.submit("empty")
     documents.prepare(record=Prepared(tokens=b"", max_tokens=1).encode())
     documents.client.xadd(documents.ready(), {"hello": "world"})
+    documents.client.xadd(documents.ready(), dict.fromkeys("ijhbnpf", "x"))
     documents.submit("good")
     documents.prepare()
     with serving(FakeEngine(), redis_url, keys):
         bodies = _wait_for_results(documents, 4)
-        wait_until(lambda: documents.client.xlen(keys.dead) == 4)
+        wait_until(lambda: documents.client.xlen(keys.dead) == 5)
 
     codes = {name: body.error.code for name, body in bodies.items() if body.error}
 
@@ -247,6 +248,21 @@ def test_a_document_that_breaks_its_batch_fails_alone(
     assert error.code == code
     assert message in error.message
     assert {body.outcome for body in bodies.values()} == {"succeeded"}
+
+
+def test_a_broken_engine_does_not_fail_the_whole_pile(
+    documents: Documents, redis_url: str, keys: Keys
+) -> None:
+    """An engine that fails on everything is given up after a few documents; the rest waits."""
+    documents.put([f"d{number}" for number in range(50)], prompt=POISON)
+    engine = MisbehavingEngine(_raise(RuntimeError("device lost")))
+    with serving(engine, redis_url, keys, max_rows=20) as process:
+        assert process.stop.wait(10)
+
+    counts = documents.counts()
+
+    assert counts == {"submitted": 50, "failed": 8}
+    assert documents.client.xlen(documents.ready()) == 42
 
 
 def test_a_failed_row_keeps_its_code(documents: Documents, redis_url: str, keys: Keys) -> None:
