@@ -1,0 +1,74 @@
+"""The public client as a type checker sees it: checked by mypy and pyright, never run."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import assert_type
+
+from docmill import (
+    AsyncClient,
+    AsyncJob,
+    Client,
+    Document,
+    Job,
+    JobStatus,
+    Refusal,
+    Result,
+    read,
+    read_results,
+    scan,
+    write_results,
+)
+
+
+def texts() -> Iterator[str]:
+    """Make documents."""
+    yield "text"
+
+
+async def texts_later() -> AsyncIterator[tuple[str, str]]:
+    """Make documents with ids, one after the other."""
+    yield "id", "text"
+
+
+def submitting() -> None:
+    """Every kind of document and parameter is accepted."""
+    with Client("redis://localhost", "papers") as client:
+        job = client.submit(
+            ["text", b"bytes", ("id", "text"), {"id": "a", "text": "b"}, Document("c", "d")],
+            prompt="Sum up {document}",
+            stop=["END"],
+            deadline=timedelta(hours=1),
+        )
+        assert_type(job, Job)
+        client.submit(texts(), prompt="Sum up", deadline=datetime.now(UTC), tier="interactive")
+        client.submit(Path("papers"), messages=[{"role": "user", "content": "Sum up"}])
+        client.submit(read(["papers/*.md"], encoding="cp1252"), prompt="Sum up", stop="END")
+        client.submit(["text"], prompt="Sum up", tier="express")  # type: ignore[arg-type]
+        client.submit([5], prompt="Sum up")  # type: ignore[list-item]
+
+
+def following(client: Client) -> None:
+    """Results, counts and files have their types."""
+    job = client.job("id")
+    for result in job.results(timeout=5.0, after=None):
+        assert_type(result, Result)
+        assert_type(result.text, str | None)
+        assert_type(result.raise_for_error(), Result)
+    assert_type(job.wait(progress=False), JobStatus)
+    assert_type(job.cancel(), int)
+    assert_type(write_results(job.results(), "out.jsonl"), int)
+    assert_type(read_results("out.jsonl"), Iterator[Result])
+    assert_type(read("papers"), Iterator[Document | Refusal])
+    assert_type(scan("papers").count, int)
+
+
+async def following_later() -> None:
+    """The asyncio client has the same types behind awaits."""
+    async with AsyncClient() as client:
+        job = await client.submit(texts_later(), prompt="Sum up", max_tokens=5)
+        assert_type(job, AsyncJob)
+        async for result in job.results():
+            assert_type(result, Result)
+        assert_type(await job.wait(), JobStatus)
+        await client.submit(["text"], promt="Sum up")  # type: ignore[call-arg]
