@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import structlog
+
 from docmill.keys import Keys
 from engine.base import Engine
 from workers.engine_worker import EngineWorker
@@ -17,6 +19,7 @@ from workers.streams import connect
 
 def make_process(role: str, redis_url: str, keys: Keys, **settings: Any) -> Process:
     """Return what a worker of this role is given, its heartbeat not yet started."""
+    _log_plainly()
     chosen: dict[str, Any] = {"engine": "fake", "heartbeat_ttl_s": 1.0, "max_wait_s": 0.01}
     configured = Settings(redis_url=redis_url, namespace=keys.namespace, **chosen | settings)
     client, consumer, progress = connect(configured, role), consumer_name(), Progress()
@@ -25,6 +28,17 @@ def make_process(role: str, redis_url: str, keys: Keys, **settings: Any) -> Proc
     )
     stop = threading.Event()
     return Process(configured, client, keys, consumer, stop, progress, presence)
+
+
+def _log_plainly() -> None:
+    """Structlog's default shows the locals of every frame of a traceback, which takes seconds."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ]
+    )
 
 
 @contextmanager
