@@ -5,48 +5,15 @@ called, so that `docmill --help` is quick. An error of ours becomes one line and
 import typer.
 """
 
-import signal
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from docmill import cli_options as options
 from docmill._version import __version__
-from docmill.cli_exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, TABLE, status_of
-from docmill.errors import DocmillError
-
-
-class Commands(TyperGroup):
-    """The commands, with one way to end for all of them."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command and exit with its status."""
-        signal.signal(signal.SIGTERM, _interrupt)
-        try:
-            status = super().invoke(ctx)
-        except DocmillError as error:
-            if ctx.meta.get(options.DEBUG):
-                raise
-            _complain(error.message)
-            raise typer.Exit(status_of(error)) from error
-        except KeyboardInterrupt:
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-        except BrokenPipeError:
-            sys.stderr.close()  # whoever reads has gone; nothing can be told any more
-            raise typer.Exit(EXIT_INCOMPLETE) from None
-        raise typer.Exit(status or 0)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _complain(message: str) -> None:
-    typer.echo(f"docmill: {message}", err=True)
-
+from docmill.cli_exit import TABLE
+from docmill.cli_group import Commands
 
 app = typer.Typer(
     cls=Commands,

@@ -63,6 +63,43 @@ def _is_file(item: Item, path: Path, inputs: Sequence[str]) -> bool:
     return any(candidate.resolve() == path.resolve() for candidate in candidates)
 
 
+def is_any_left(
+    inputs: Sequence[str],
+    options: Mapping[str, Any],
+    answered: Mapping[str, tuple[str, str | None]],
+    *,
+    names_model: bool,
+) -> bool:
+    """Say whether a document has no answer yet, and make sure that answers are to this question.
+
+    Args:
+        inputs: What will be run.
+        options: What is asked now.
+        answered: What was asked before, by custom id; see `resume.Earlier`.
+        names_model: Whether the model that is asked was named, so that it is part of the question.
+
+    Raises:
+        IntakeError: The answers are to another question.
+    """
+    is_left = False
+    books: dict[str | None, SpecBook] = {}
+    for item in intake.read(inputs):
+        spec, model = answered.get(item.custom_id, ("", None))
+        is_left = is_left or item.custom_id not in answered
+        if not spec or not isinstance(item, Document):
+            continue
+        book = books.get(model)
+        if book is None:
+            named = {"model": model} if names_model else {}
+            book = books[model] = SpecBook({**options, **named})
+        if book.spec(item.options).digest != spec:
+            raise IntakeError(
+                f"the output has an answer to another question about {item.custom_id}: choose "
+                "another --output, or ask the same as before"
+            )
+    return is_left
+
+
 def read_prompt(prompt: str | None) -> str | None:
     """Return the prompt, read from a file if it is `@FILE`.
 

@@ -5,6 +5,7 @@ May import everything in docmill.
 
 import json
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,7 @@ def results(target: Target, job_id: str, output: Path | None, *, waits: bool, as
     """Write a job's results as they come; return 0, or 1 when documents have no answer."""
     began_at = time.monotonic()
     tally = Tally()
-    skipped: set[str] = set()
+    skipped: Collection[str] = ()
     with ExitStack() as stack:
         job = stack.enter_context(target.client()).job(job_id)
         file = None

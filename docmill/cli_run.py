@@ -9,6 +9,7 @@ result are all noticed at once. May import everything in docmill.
 import logging
 import threading
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from typing import Any
 
 from docmill import intake
 from docmill.cli_exit import EXIT_INTERRUPTED
-from docmill.cli_input import look_through
+from docmill.cli_input import is_any_left, look_through
 from docmill.cli_output import say, write_json, write_line
 from docmill.cli_summary import Tally
 from docmill.client import Client, new_job_id
@@ -83,8 +84,9 @@ def run(request: Request) -> int:
             output = OutputFile(request.output)
             stack.callback(output.close)
             _tell_resume(output, outcome)
-        answered = output.earlier.answered if output else set()
-        if _is_any_left(request, answered):
+        answered = output.earlier.answered if output else {}
+        names_model = request.settings.get("model") is not None
+        if is_any_left(request.inputs, request.options, answered, names_model=names_model):
             try:
                 Run(request, answered, output, outcome).run()
             except KeyboardInterrupt:
@@ -92,10 +94,6 @@ def run(request: Request) -> int:
                 return EXIT_INTERRUPTED
     _tell_summary(request, outcome, time.monotonic() - began_at)
     return 0 if outcome.tally.answered + outcome.skipped >= outcome.total else 1
-
-
-def _is_any_left(request: Request, answered: set[str]) -> bool:
-    return any(item.custom_id not in answered for item in intake.read(request.inputs))
 
 
 def _tell_resume(output: OutputFile, outcome: Outcome) -> None:
@@ -128,7 +126,11 @@ class Run:
     """One run of the service over the documents that have no answer yet."""
 
     def __init__(
-        self, request: Request, answered: set[str], output: OutputFile | None, outcome: Outcome
+        self,
+        request: Request,
+        answered: Collection[str],
+        output: OutputFile | None,
+        outcome: Outcome,
     ) -> None:
         self._request = request
         self._answered = answered
@@ -156,7 +158,8 @@ class Run:
                 self._request.settings, on_event=lambda event: self._put("service", event), log=log
             )
             try:
-                self._loop(stack)
+                with ExitStack() as shown:
+                    self._loop(shown)
             except BaseException:
                 self._stop_listening()
                 self._give_up_job()
@@ -170,7 +173,7 @@ class Run:
         # a Redis that vanishes from under the threads is our own doing from now on
         logging.getLogger("docmill").setLevel(logging.CRITICAL)
 
-    def _loop(self, stack: ExitStack) -> None:
+    def _loop(self, shown: ExitStack) -> None:
         while True:
             try:
                 kind, value = self._queue.get(timeout=_TICK_S)
@@ -180,7 +183,7 @@ class Run:
             if kind == "result":
                 self._take(value)
             elif kind == "service":
-                self._hear(value, stack)
+                self._hear(value, shown)
             elif kind == "error":
                 raise value
             else:
@@ -203,7 +206,7 @@ class Run:
             tally.done, total, num_tokens=tally.num_tokens, num_failed=tally.failed
         )
 
-    def _hear(self, event: Event, stack: ExitStack) -> None:
+    def _hear(self, event: Event, shown: ExitStack) -> None:
         name = event["event"]
         if name == "preparing":
             say(event["message"])
@@ -211,7 +214,7 @@ class Run:
             self._start_threads(event)
         elif name == "ready":
             say(f"ready after {time.monotonic() - self._began_at:.1f} s")
-            self._reporter = stack.enter_context(show_progress())
+            self._reporter = shown.enter_context(show_progress())
             self._tell_progress()
         elif name == "child_exited":
             say(

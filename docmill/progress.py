@@ -59,7 +59,8 @@ class Pace:
 
     def describe(self) -> str:
         """Say the rates and the time left in a few words."""
-        words = [f"{self.documents_per_s:.3g} documents/s"]
+        rate = self.documents_per_s
+        words = [f"{rate:,.0f} documents/s" if rate >= 100 else f"{rate:.3g} documents/s"]
         if self.tokens_per_s > 0:
             words.append(f"{self.tokens_per_s:,.0f} tokens/s")
         if self.left_s is not None:
@@ -195,4 +196,5 @@ def _bar(stream: TextIO) -> Any:
         TextColumn("{task.fields[pace]}"),
         TextColumn("{task.fields[failed]}", style="red"),
         console=Console(file=stream),
+        redirect_stdout=False,  # data may go there, and it may lead somewhere else
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, cast, get_args
 
-from docmill.errors import InvalidDocument, JobFailed, Reason, from_code
+from docmill.errors import InvalidDocument, JobFailed, MessageError, Reason, from_code
 from docmill.wire import Body, Failure, Header, Outcome, Timings, Truncation, Usage
 
 #: How an answer came about: computed for this document; shared with one that was being computed;
@@ -27,7 +27,8 @@ class Result:
     """One document's answer, or why it has none.
 
     `finished_at` is in UNIX seconds. `source` says where the document came from, as intake saw it.
-    `cursor` is its place among the job's results, for `Job.results(after=…)`.
+    `spec` is the digest of what was asked: prompt and parameters, without the document. `cursor` is
+    its place among the job's results, for `Job.results(after=…)`.
     """
 
     custom_id: str
@@ -45,6 +46,7 @@ class Result:
     config_version: str | None = None
     error: Failure | None = None
     source: Mapping[str, Any] | None = None
+    spec: str = ""
     shared: Shared = "run"
     finished_at: float = 0.0
     cursor: str | None = field(default=None, compare=False)
@@ -53,10 +55,12 @@ class Result:
     def from_wire(cls, entry_id: bytes, fields: Mapping[bytes, bytes]) -> Self:
         """Build a result from an entry of a job's result stream.
 
+        A body that cannot be read is a failure of its document alone.
+
         Raises:
-            MessageError: The entry was written by another version, or is damaged.
+            MessageError: The header was written by another version, or is damaged.
         """
-        header, body = Header.decode(fields[b"h"]), Body.decode(fields[b"b"])
+        header, body = Header.decode(fields.get(b"h", b"")), _read_body(fields.get(b"b", b""))
         shared = fields.get(b"d", b"run").decode()
         return cls(
             custom_id=header.custom_id,
@@ -74,6 +78,7 @@ class Result:
             config_version=body.config_version,
             error=body.error,
             source=header.source,
+            spec=header.spec,
             shared=cast("Shared", shared if shared in _SHARED else "run"),
             finished_at=int(entry_id.partition(b"-")[0]) / 1000,  # ids open with milliseconds
             cursor=entry_id.decode(),
@@ -154,6 +159,7 @@ class Result:
             "model_version": self.model_version,
             "config_version": self.config_version,
             "source": self.source and dict(self.source),
+            "spec": self.spec,
             "finished_at": self.finished_at,
         }
         return {name: value for name, value in extras.items() if value}
@@ -183,6 +189,7 @@ class Result:
             "model_version": extras.get("model_version"),
             "config_version": extras.get("config_version"),
             "source": extras.get("source"),
+            "spec": extras.get("spec", ""),
             "finished_at": extras.get("finished_at", float(body.get("created", 0))),
         }
         if not response:
@@ -201,3 +208,11 @@ class Result:
             ),
             **shared,
         )
+
+
+def _read_body(data: bytes) -> Body:
+    try:
+        return Body.decode(data)
+    except MessageError as error:
+        failure = Failure(code=error.code, message=f"the result cannot be read: {error}")
+        return Body(outcome="failed", error=failure)

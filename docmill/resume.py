@@ -8,6 +8,7 @@ run left torn. Everything else in the file stays byte for byte. May import docmi
 import fcntl
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,9 +21,12 @@ from docmill.results import Result
 
 @dataclass(slots=True)
 class Earlier:
-    """What an output file holds: the ids with an answer, and how much has to go."""
+    """What an output file holds: the answers, and how much has to go.
 
-    answered: set[str] = field(default_factory=set)
+    `answered` maps a custom id to what was asked and of which model, as `Result` has them.
+    """
+
+    answered: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     num_failed: int = 0
     is_torn: bool = False
 
@@ -74,7 +78,8 @@ class OutputFile:
                 break
             result = self._read(number, line)
             if result.ok:
-                found.answered.add(result.custom_id)
+                question = (sys.intern(result.spec), result.model and sys.intern(result.model))
+                found.answered[result.custom_id] = question
             else:
                 found.num_failed += 1
         return found

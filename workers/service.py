@@ -160,7 +160,8 @@ def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -
         try:
             return _watch(supervisor, readiness, stops, server)
         finally:
-            grace_s = settings.grace_s if stops.count < 2 else 0.0
+            # nothing is worth waiting for after a failure, or when hurried
+            grace_s = settings.grace_s if stops.count == 1 else 0.0
             supervisor.stop(grace_s, lambda timeout_s: stops.wait(timeout_s) > 1)
 
 

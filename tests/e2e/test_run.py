@@ -61,17 +61,6 @@ def test_output_is_plain_where_no_terminal_is(tmp_path: Path) -> None:
     assert "\r" not in finished.stderr
 
 
-def test_the_summary_as_json(tmp_path: Path) -> None:
-    """With --json standard output is the summary, for programs."""
-    (tmp_path / "a.md").write_text("A text.", encoding="utf-8")
-    finished = docmill(
-        *("run", tmp_path / "a.md", "-o", tmp_path / "out.jsonl"),
-        *("-p", "Sum up.", "--engine", "fake", "--json"),
-    )
-
-    assert json.loads(finished.stdout)["answered"] == 1
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_an_interrupted_run_goes_on(tmp_path: Path, number: signal.Signals) -> None:
@@ -115,6 +104,20 @@ def test_failed_documents_are_tried_again(tmp_path: Path) -> None:
     assert "answers to 1 documents, skipped, 1 without are run again" in second.stderr
     assert ["a.txt", "b.txt"] == [record["custom_id"] for record in _records(target)]
     assert [None, None] == [record["error"] for record in _records(target)]
+
+
+def test_another_question_needs_another_output(tmp_path: Path) -> None:
+    """Answers to one prompt are never skipped over as if they answered the next one."""
+    (tmp_path / "a.txt").write_text("A text.", encoding="utf-8")
+    command = ("run", tmp_path / "a.txt", "-o", tmp_path / "out.jsonl", "--engine", "fake")
+    first = docmill(*command, "-p", "Sum up.", "--json")
+    same = docmill(*command, "-p", "Sum up.")
+    other = docmill(*command, "-p", "Translate.")
+
+    assert (first.status, same.status, other.status) == (0, 0, 2)
+    assert json.loads(first.stdout)["answered"] == 1
+    assert "1 answered before" in same.stderr
+    assert "another question" in other.stderr
 
 
 def _bert(folder: Path) -> Path:

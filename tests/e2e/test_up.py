@@ -1,6 +1,7 @@
 """`docmill up` and what speaks to it: the client, and the commands for jobs."""
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,7 +74,7 @@ def test_status_lists_workers_and_jobs(client: Client, state_dir: Path) -> None:
     job.wait(progress=False, timeout=30)
     shown = json.loads(docmill("status", "--json", "--state-dir", state_dir).stdout)
 
-    assert ["control", "engine", "preprocess"] == [one["role"] for one in shown["workers"]]
+    assert {"control", "engine", "preprocess"} == {one["role"] for one in shown["workers"]}
     assert {"ready"} == {worker["state"] for worker in shown["workers"]}
     assert job.id in [listed["job_id"] for listed in shown["jobs"]]
 
@@ -96,6 +97,22 @@ def test_a_second_service_in_one_place_is_refused(state_dir: Path) -> None:
     assert finished.status == 4
     assert str(state_dir / "redis") in finished.stderr
     assert "Traceback" not in finished.stderr
+
+
+def test_a_killed_worker_is_replaced(client: Client, state_dir: Path) -> None:
+    """After SIGKILL of the engine's process, another one answers what is submitted next."""
+    old = _engine_pid(state_dir)
+    os.kill(old, signal.SIGKILL)
+    job = client.submit(["A text for the next one."], prompt="Sum up.")
+
+    assert [True] == [result.ok for result in job.results(timeout=60)]
+    assert old != _engine_pid(state_dir)
+
+
+def _engine_pid(state_dir: Path) -> int:
+    shown = json.loads(docmill("status", "--json", "--state-dir", state_dir).stdout)
+    pids = [worker["pid"] for worker in shown["workers"] if worker["role"] == "engine"]
+    return int(pids[-1])
 
 
 def test_what_waits_survives_a_restart(tmp_path: Path) -> None:

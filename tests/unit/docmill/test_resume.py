@@ -10,7 +10,7 @@ from docmill.results import Result
 from docmill.resume import OutputFile
 from docmill.wire import Failure
 
-GOOD = Result("good", "succeeded", text="Yes\u2028no.", finish_reason="stop", model="m")
+GOOD = Result("good", "succeeded", text="Yes\u2028no.", finish_reason="stop", model="m", spec="5bec")
 BAD = Result("bad", "failed", error=Failure(code="empty_document", message="empty"))
 
 
@@ -27,7 +27,7 @@ def test_a_new_file_starts_empty(tmp_path: Path) -> None:
     lines = path.read_text(encoding="utf-8").split("\n")
     output.close()
 
-    assert output.earlier.answered == set()
+    assert output.earlier.answered == {}
     assert Result.from_openai(json.loads(lines[0])).text == GOOD.text
     assert lines[1:] == [""]
 
@@ -42,7 +42,7 @@ def test_answers_stay_and_errors_go(tmp_path: Path) -> None:
     output.close()
     lines = path.read_bytes().split(b"\n")
 
-    assert output.earlier.answered == {"good"}
+    assert output.earlier.answered == {"good": ("5bec", "m")}
     assert output.earlier.num_failed == 1
     assert lines[0] == before
     assert json.loads(lines[1])["custom_id"] == "bad"
@@ -56,7 +56,7 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
     output = OutputFile(path)
     output.close()
 
-    assert output.earlier.answered == {"good"}
+    assert output.earlier.answered == {"good": ("5bec", "m")}
     assert path.read_text(encoding="utf-8") == GOOD.to_json() + "\n"
     assert [path] == list(tmp_path.iterdir())
 

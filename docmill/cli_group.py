@@ -1,0 +1,44 @@
+"""How every command ends: an error of ours is one line and an exit status.
+
+May import typer and docmill.errors.
+"""
+
+import signal
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from docmill.cli_exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, status_of
+from docmill.cli_options import DEBUG
+from docmill.errors import DocmillError
+
+
+class Commands(TyperGroup):
+    """The commands, with one way to end for all of them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command and exit with its status."""
+        signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            status = super().invoke(ctx)
+        except DocmillError as error:
+            if ctx.meta.get(DEBUG):
+                raise
+            _complain(error.message)
+            raise typer.Exit(status_of(error)) from error
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except BrokenPipeError:
+            sys.stderr.close()  # whoever reads has gone; nothing can be told any more
+            raise typer.Exit(EXIT_INCOMPLETE) from None
+        raise typer.Exit(status or 0)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _complain(message: str) -> None:
+    typer.echo(f"docmill: {message}", err=True)

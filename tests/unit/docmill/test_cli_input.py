@@ -1,0 +1,76 @@
+"""Looking through the command line's input before anything starts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docmill.cli_input import is_any_left, look_through, read_prompt
+from docmill.errors import IntakeError
+from docmill.request import SpecBook
+
+ASKED = {"prompt": "Sum up.", "max_tokens": 9}
+
+
+def _lines(folder: Path, *lines: dict[str, Any]) -> list[str]:
+    path = folder / "in.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return [str(path)]
+
+
+def _digest(options: dict[str, Any], own: dict[str, Any] | None = None) -> str:
+    return SpecBook(options).spec(own).digest
+
+
+def test_bad_lines_do_not_stop_the_good_ones(tmp_path: Path) -> None:
+    """A line that cannot be used is counted; what could run does."""
+    inputs = _lines(tmp_path, {"id": "a", "text": "x"}, {"id": "b"})
+    found = look_through(inputs, ASKED)
+
+    assert (found.count, found.num_problems) == (1, 1)
+
+
+def test_answers_to_the_same_question_are_done(tmp_path: Path) -> None:
+    """Documents whose answers fit are not asked again; one without makes the run go on."""
+    inputs = _lines(tmp_path, {"id": "a", "text": "x"}, {"id": "b", "text": "x", "prompt": "Own?"})
+    answered = {
+        "a": (_digest(ASKED), "m"),
+        "b": (_digest(ASKED, {"prompt": "Own?"}), "m"),
+    }
+    first = dict(list(answered.items())[:1])
+
+    assert not is_any_left(inputs, ASKED, answered, names_model=False)
+    assert is_any_left(inputs, ASKED, first, names_model=False)
+
+
+def test_answers_to_another_question_are_not_taken_for_these(tmp_path: Path) -> None:
+    """Another prompt for the same output file is refused by document, not skipped in silence."""
+    inputs = _lines(tmp_path, {"id": "a", "text": "x"})
+    answered = {"a": (_digest({"prompt": "Translate."}), "m")}
+    with pytest.raises(IntakeError, match="another question about a: choose another --output"):
+        is_any_left(inputs, ASKED, answered, names_model=False)
+
+
+def test_a_named_model_is_part_of_the_question(tmp_path: Path) -> None:
+    """A run that names its model takes up answers of a run that named it as well."""
+    inputs = _lines(tmp_path, {"id": "a", "text": "x"})
+    answered = {"a": (_digest(ASKED | {"model": "m"}), "m")}
+
+    assert not is_any_left(inputs, ASKED, answered, names_model=True)
+
+
+def test_foreign_records_are_taken_as_they_are(tmp_path: Path) -> None:
+    """A record that does not say what was asked counts as an answer."""
+    inputs = _lines(tmp_path, {"id": "a", "text": "x"})
+
+    assert not is_any_left(inputs, ASKED, {"a": ("", None)}, names_model=False)
+
+
+def test_a_prompt_is_text_or_a_file(tmp_path: Path) -> None:
+    """`@file` is read, anything else is taken as it stands."""
+    (tmp_path / "p.txt").write_text("Sum up.\n", encoding="utf-8")
+
+    assert read_prompt(f"@{tmp_path}/p.txt") == "Sum up."
+    assert read_prompt("Mail me @home.") == "Mail me @home."
+    assert read_prompt(None) is None
