@@ -8,15 +8,15 @@ caller's data. Decides only how operations meet the event loop. May import docmi
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 from docmill.client import DEFAULT_URL, Client
-from docmill.errors import JobCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ MAX_THREADS = 32
 #: Documents taken from an asynchronous source at once, and how long that may take.
 _TAKE_DOCS = 64
 _TAKE_S = 0.05
-_LOOK_FOR_STOP_S = 0.5
+_LOOK_AROUND_S = 0.5
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -81,7 +81,20 @@ class AsyncClient:
         self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="docmill")
 
     async def _run(self, operation: Callable[..., T], *args: Any) -> T:
-        return await asyncio.wrap_future(self._executor.submit(operation, *args))
+        """Carry an operation out in a thread, and tell it when nobody waits for it any more."""
+        event = threading.Event()
+
+        def carry_out() -> T:
+            from docmill.link import abandoned
+
+            abandoned.set(event)
+            return operation(*args)
+
+        future = self._executor.submit(contextvars.copy_context().run, carry_out)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            event.set()
 
     async def submit(
         self,
@@ -89,12 +102,10 @@ class AsyncClient:
         **options: Unpack[SubmitOptions],
     ) -> AsyncJob:
         """Submit documents as one job; asynchronous iterables are streamed as well."""
-        stop = threading.Event()
-        guarded = _guarded(documents, stop)
-        try:
-            job = await self._run(lambda: self._client.submit(guarded, **options))
-        finally:
-            stop.set()
+        source: Any = documents
+        if isinstance(documents, AsyncIterable):
+            source = _pull(documents, asyncio.get_running_loop())
+        job = await self._run(lambda: self._client.submit(source, **options))
         return AsyncJob(self, job)
 
     async def job(self, job_id: str) -> AsyncJob:
@@ -194,36 +205,14 @@ class _AsyncResults:
         return self._ready.popleft()
 
 
-def _guarded(documents: Any, stop: threading.Event) -> Any:
-    """Wrap an iterable so that it ends with an error once `stop` is set."""
-    if isinstance(documents, AsyncIterable):
-        return _pull(documents, asyncio.get_running_loop(), stop)
-    if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
-        return documents  # a path, or what the client refuses
-    return _until(documents, stop)
-
-
-def _until(documents: Iterable[T], stop: threading.Event) -> Iterator[T]:
-    for document in documents:
-        if stop.is_set():
-            raise _stopped()
-        yield document
-
-
-def _stopped() -> JobCancelled:
-    return JobCancelled("the submission was cancelled by its caller; submit again to go on")
-
-
-def _pull(
-    documents: AsyncIterable[T], loop: asyncio.AbstractEventLoop, stop: threading.Event
-) -> Iterator[T]:
+def _pull(documents: AsyncIterable[T], loop: asyncio.AbstractEventLoop) -> Iterator[T]:
     """Iterate in a thread over a source that lives on the event loop."""
     iterator = aiter(documents)
     is_at_end = False
     while not is_at_end:
         taking = asyncio.run_coroutine_threadsafe(_take(iterator), loop)
-        chunk, is_at_end = _result_of(taking, stop)
-        yield from _until(chunk, stop)
+        chunk, is_at_end = _result_of(taking)
+        yield from chunk
 
 
 async def _take(iterator: AsyncIterator[T]) -> tuple[list[T], bool]:
@@ -237,15 +226,18 @@ async def _take(iterator: AsyncIterator[T]) -> tuple[list[T], bool]:
     return chunk, True
 
 
-def _result_of(taking: Future[T], stop: threading.Event) -> T:
+def _result_of(taking: Future[T]) -> T:
     """Wait for the event loop, which may have ended without telling."""
-    while not stop.is_set():
+    from docmill.link import check_abandoned
+
+    while True:
         try:
-            return taking.result(timeout=_LOOK_FOR_STOP_S)
+            return taking.result(timeout=_LOOK_AROUND_S)
         except TimeoutError:
             if taking.done():  # the source's own
                 raise
-        except CancelledError as error:
-            raise _stopped() from error
-    taking.cancel()
-    raise _stopped()
+            try:
+                check_abandoned()
+            except BaseException:
+                taking.cancel()
+                raise

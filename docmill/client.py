@@ -6,8 +6,8 @@ does. Decides only how arguments become a submission. May import everything in d
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
@@ -63,12 +63,17 @@ class Client:
         self._namespace = namespace
         self._reconnect_s = reconnect_s
         self._max_document_bytes = max_document_bytes
+        self._lock = threading.Lock()
+        self._made_link: Link | None = None
 
-    @cached_property
+    @property
     def _link(self) -> Link:
         from docmill.link import Link
 
-        return Link(self._url, self._namespace, self._reconnect_s)
+        with self._lock:
+            if self._made_link is None:
+                self._made_link = Link(self._url, self._namespace, self._reconnect_s)
+        return self._made_link
 
     def submit(
         self,
@@ -141,7 +146,14 @@ class Client:
         from docmill.intake.values import items_of
         from docmill.job import Job
         from docmill.progress import show_progress
-        from docmill.request import SpecBook, check_job_id, check_tier, deadline_at, seconds
+        from docmill.request import (
+            SpecBook,
+            check_job_id,
+            check_name,
+            check_tier,
+            deadline_at,
+            seconds,
+        )
         from docmill.submission import Submission
 
         now = datetime.now(UTC)
@@ -165,11 +177,11 @@ class Client:
             tier=check_tier(tier),
             deadline_at=deadline_at(deadline, now),
             result_ttl_s=max(1, round(seconds(result_ttl, "result_ttl"))),
-            name=name,
+            name=check_name(name),
             waits_when_full=on_full == "wait",
             max_document_bytes=self._max_document_bytes,
         )
-        items = items_of(documents, max_document_bytes=self._max_document_bytes)
+        items = items_of(documents, self._max_document_bytes)
         job = Job(self._link, terms.job_id)
         with show_progress(is_shown=progress) as reporter:
             Submission(
@@ -207,8 +219,8 @@ class Client:
 
     def close(self) -> None:
         """Close the connections. Jobs of this client cannot be used afterwards."""
-        if "_link" in self.__dict__:
-            self._link.close()
+        if self._made_link is not None:
+            self._made_link.close()
 
     def __enter__(self) -> Self:
         """Return the client; it is closed at the block's end."""

@@ -7,8 +7,10 @@ reply lost with its connection may be asked for anew. May import redis.
 import logging
 import random
 import re
+import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from redis.exceptions import BusyLoadingError, ResponseError
@@ -27,6 +29,35 @@ _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _log = logging.getLogger("docmill")
+
+
+#: Set when nobody waits for an operation any more; it then ends at its next chunk or pause.
+abandoned: ContextVar[threading.Event | None] = ContextVar("docmill_abandoned", default=None)
+
+
+class Abandoned(Exception):
+    """Nobody waits for this operation any more."""
+
+
+def check_abandoned() -> None:
+    """Raise `Abandoned` if nobody waits for the operation that this thread carries out."""
+    event = abandoned.get()
+    if event is not None and event.is_set():
+        raise Abandoned
+
+
+def pause(seconds: float) -> None:
+    """Sleep, unless nobody waits any more.
+
+    Raises:
+        Abandoned: Nobody waits for the operation any more.
+    """
+    event = abandoned.get()
+    if event is None:
+        time.sleep(seconds)
+    else:
+        event.wait(seconds)
+        check_abandoned()
 
 
 def pause_s(attempt: int) -> float:
@@ -79,7 +110,7 @@ class Link:
                     raise connection_error(error, self.url) from error
                 if attempt == 0:
                     _log.warning("%s; trying again", connection_error(error, self.url))
-                time.sleep(pause_s(attempt))
+                pause(pause_s(attempt))
                 attempt += 1
             else:
                 self._has_worked = True

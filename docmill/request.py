@@ -14,26 +14,12 @@ import msgpack
 from pydantic import ValidationError
 
 from docmill.errors import JobRejected
+from docmill.intake.base import OPTIONS
 from docmill.keys import TIERS
 from docmill.wire import Message, Spec
 
 #: Marks the document's place in a prompt or message.
 PLACE = "{document}"
-
-#: What a document may ask for itself, instead of what its job asks.
-OPTIONS = frozenset(
-    {
-        "max_tokens",
-        "messages",
-        "model",
-        "prompt",
-        "seed",
-        "stop",
-        "temperature",
-        "top_p",
-        "truncate",
-    }
-)
 
 _ROLES = ("system", "user", "assistant")
 _JOB_ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -106,9 +92,9 @@ def build_spec(options: Mapping[str, Any]) -> Spec:
         JobRejected: One line that names the parameter and the problem.
     """
     fields = dict(options)
-    unknown = sorted(set(fields) - OPTIONS)
+    unknown = sorted(set(fields).difference(OPTIONS))
     if unknown:
-        raise JobRejected(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(OPTIONS))}")
+        raise JobRejected(f"unknown option {unknown[0]!r}; known are {', '.join(OPTIONS)}")
     messages = place_document(fields.pop("prompt", None), fields.pop("messages", None))
     if "stop" in fields:
         fields["stop"] = _stop_strings(fields["stop"])
@@ -210,6 +196,16 @@ def check_job_id(job_id: Any) -> str:
             f"job_id {job_id!r:.60} must be 1 to 128 letters, digits, dots, dashes or underscores"
         )
     return str(job_id)
+
+
+def check_name(name: Any) -> str | None:
+    """Return the job's name, or raise JobRejected if it is no text that can be stored."""
+    try:
+        if name is not None:
+            name.encode()
+    except (AttributeError, UnicodeEncodeError) as error:
+        raise JobRejected(f"name must be text, got {name!a:.60}") from error
+    return name if name is None else str(name)
 
 
 def check_tier(tier: Any) -> str:

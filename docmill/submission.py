@@ -17,7 +17,7 @@ from docmill.connection import connection_error, is_out_of_memory
 from docmill.envelope import Envelope, Envelopes, Terms
 from docmill.errors import IntakeError, JobCancelled, JobNotFound, QueueFull
 from docmill.intake.base import Document, Item
-from docmill.link import Link, pause_s
+from docmill.link import Link, check_abandoned, pause, pause_s
 from docmill.request import SpecBook
 from docmill.scripts import ScriptName
 from docmill.wire import SCHEMA_VERSION
@@ -166,6 +166,7 @@ class Submission:
     def _flush(self) -> None:
         """Send the chunk until everything in it has been accepted, seen or refused."""
         attempt = 0
+        check_abandoned()
         while self._chunk:
             waiting: list[Envelope] = []
             again: list[Envelope] = []
@@ -224,4 +225,4 @@ class Submission:
         if not self._has_waited:
             _log.warning("%s; waiting for room", message)
             self._has_waited = True
-        time.sleep(pause_s(attempt))
+        pause(pause_s(attempt))

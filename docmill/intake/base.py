@@ -12,6 +12,19 @@ from docmill.errors import Reason
 #: Documents above this are refused before they reach Redis; the service has the same default.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 
+#: What a document may ask for itself, instead of what its job asks; docmill.request checks it.
+OPTIONS = (
+    "max_tokens",
+    "messages",
+    "model",
+    "prompt",
+    "seed",
+    "stop",
+    "temperature",
+    "top_p",
+    "truncate",
+)
+
 #: Longest custom id, in bytes of UTF-8.
 MAX_ID_BYTES = 512
 

@@ -13,21 +13,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from docmill.errors import Reason
-from docmill.intake.base import MAX_DOCUMENT_BYTES, Document, Item, Refusal, id_problem
-from docmill.intake.openai_batch import UnsupportedRequest, parse_request
-
-#: What a plain line may ask for itself; docmill.request checks the values.
-PLAIN_OPTIONS = (
-    "prompt",
-    "messages",
-    "model",
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "stop",
-    "seed",
-    "truncate",
+from docmill.intake.base import (
+    MAX_DOCUMENT_BYTES,
+    OPTIONS,
+    Document,
+    Item,
+    Refusal,
+    id_problem,
 )
+from docmill.intake.openai_batch import UnsupportedRequest, parse_request
 
 _BOM = b"\xef\xbb\xbf"
 _SKIP_BYTES = 1024 * 1024
@@ -162,7 +156,7 @@ def _document(custom_id: str, fields: dict[str, Any], source: dict[str, Any]) ->
             if "text" in fields
             else "text is missing"
         )
-    own = {name: fields[name] for name in PLAIN_OPTIONS if fields.get(name) is not None}
+    own = {name: fields[name] for name in OPTIONS if fields.get(name) is not None}
     return Document(custom_id, text, options=own or None, source=source)
 
 

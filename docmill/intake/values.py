@@ -8,13 +8,12 @@ from os import PathLike
 from typing import Any
 
 from docmill.errors import IntakeError, Reason
-from docmill.intake.base import Document, Item, Refusal, id_problem
+from docmill.intake.base import OPTIONS, Document, Item, Refusal, id_problem
 from docmill.intake.files import read
-from docmill.intake.jsonl import PLAIN_OPTIONS
 from docmill.intake.openai_batch import UnsupportedRequest, parse_request
 
 
-def items_of(documents: Any, *, encoding: str = "utf-8", max_document_bytes: int) -> Iterator[Item]:
+def items_of(documents: Any, max_document_bytes: int) -> Iterator[Item]:
     """Yield what `documents` holds as documents and refusals, one at a time.
 
     A path is read; a text on its own is refused, because iterating over it would make every letter
@@ -24,7 +23,7 @@ def items_of(documents: Any, *, encoding: str = "utf-8", max_document_bytes: int
         IntakeError: `documents` is a single text, or nothing that can be iterated over.
     """
     if isinstance(documents, PathLike):
-        return read(documents, encoding=encoding, max_document_bytes=max_document_bytes)
+        return read(documents, max_document_bytes=max_document_bytes)
     if isinstance(documents, str | bytes | Mapping | Document):
         raise IntakeError(
             "documents must be a list or another iterable, not a single "
@@ -32,13 +31,13 @@ def items_of(documents: Any, *, encoding: str = "utf-8", max_document_bytes: int
         )
     if not isinstance(documents, Iterable):
         raise IntakeError(f"documents must be iterable, got {type(documents).__name__}")
-    return _items(documents, encoding, max_document_bytes)
+    return _items(documents, max_document_bytes)
 
 
-def _items(documents: Iterable[Any], encoding: str, max_document_bytes: int) -> Iterator[Item]:
+def _items(documents: Iterable[Any], max_document_bytes: int) -> Iterator[Item]:
     for number, value in enumerate(documents, start=1):
         if isinstance(value, PathLike):
-            yield from read(value, encoding=encoding, max_document_bytes=max_document_bytes)
+            yield from read(value, max_document_bytes=max_document_bytes)
         else:
             yield item_of(value, number)
 
@@ -68,7 +67,7 @@ def _from_mapping(fields: Mapping[str, Any], number: int) -> Item:
             problem = id_problem(custom_id)
             return _refusal(number, str(error), None if problem else custom_id)
         return _checked(custom_id, text, options, number)
-    own = {name: fields[name] for name in PLAIN_OPTIONS if fields.get(name) is not None}
+    own = {name: fields[name] for name in OPTIONS if fields.get(name) is not None}
     return _checked(custom_id, fields.get("text"), own or None, number)
 
 

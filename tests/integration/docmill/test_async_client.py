@@ -118,6 +118,20 @@ def test_a_cancelled_submission_stops_and_can_be_finished(
     asyncio.run(main())
 
 
+def test_a_cancelled_submission_stops_waiting_for_room(
+    redis_url: str, namespace: str, redis_client: Any, keys: Keys
+) -> None:
+    """Closing does not hang on a submission that nobody waits for any more."""
+    redis_client.hset(keys.backlog, "max_docs", 1)
+
+    async def main() -> None:
+        async with AsyncClient(redis_url, namespace) as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.submit(["a", "b"], prompt="Answer"), 0.3)
+
+    asyncio.run(main())
+
+
 def test_cancelled_awaits_never_mix_answers(
     redis_url: str, namespace: str, worker: CannedWorker
 ) -> None:

@@ -247,6 +247,8 @@ def test_half_a_surrogate_pair_goes_through_as_bytes(
         ({"prompt": "{document} and {document}"}, "2 times"),
         ({"messages": [{"role": "user", "content": "x"}]}, "not both"),
         ({"tier": "express"}, "tier"),
+        ({"name": "half \ud800"}, "name"),
+        ({"name": 5}, "name"),
         ({"truncate": "tail"}, "truncate"),
         ({"job_id": "a:b"}, "job_id"),
         ({"job_id": ""}, "job_id"),

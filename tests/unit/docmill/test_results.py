@@ -11,6 +11,7 @@ from docmill.errors import (
     InvalidDocument,
     JobDeadLettered,
     JobFailed,
+    MessageError,
     NonFiniteLogits,
     Reason,
 )
@@ -121,6 +122,18 @@ def test_errors_are_raised_as_their_class() -> None:
         assert code == caught.value.context["code"]
     with pytest.raises(JobFailed, match="the document expired"):
         result(Body(outcome="expired")).raise_for_error()
+
+
+def test_a_body_that_cannot_be_read_fails_its_document_alone() -> None:
+    """A reader older than the service still gets every other result."""
+    fields = {b"h": HEADER.encode(), b"b": b"\x81\xa1v\x63", b"d": b"run"}
+
+    read = Result.from_wire(b"5-0", fields)
+
+    assert read.error is not None
+    assert ("a", "failed", "unsupported_schema") == (read.custom_id, read.outcome, read.error.code)
+    with pytest.raises(MessageError):
+        Result.from_wire(b"5-0", {})
 
 
 def test_results_go_through_a_file(tmp_path: Path) -> None:
