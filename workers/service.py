@@ -142,12 +142,12 @@ def _report(line: str) -> None:
 
 def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -> Failure | None:
     """Run the service until it is asked to stop; return why it could not run, if so."""
-    model = prepare_model(settings, stops)
-    if model is None:
-        return None
     with _redis(settings, redis_directory) as (settings, server):
         readiness = Readiness(settings)
         readiness.check()
+        model = prepare_model(settings, stops)
+        if model is None:
+            return None
         emit("redis_ready", model=model.name, **({"url": server.url} if server else {}))
         supervisor = Supervisor(
             COMMANDS,
