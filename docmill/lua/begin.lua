@@ -22,6 +22,8 @@ for at = 3, #ARGV, 6 do
   end
   verdicts[#verdicts + 1] = verdict
 end
+-- a first write that needs memory would be refused when there is none, and only answers free any
+redis.call('ZREM', K_RUNNING, '')
 local started_at = now_s()
 for job, requests in pairs(started) do
   local scored = {}

@@ -358,6 +358,30 @@ def test_a_restart_of_redis_is_survived(keys: Keys, redis_folder: Path) -> None:
     server.stop()
 
 
+def test_a_redis_without_memory_is_worked_off(keys: Keys, redis_folder: Path) -> None:
+    """When Redis takes nothing new, what is there is still answered, which makes room."""
+    server = start_embedded(redis_folder)
+    client = connect(server.url)
+    documents = Documents(client, keys)
+    documents.put(["a"])
+    engine = GatedEngine()
+    with serving(engine, server.url, keys, max_rows=2):
+        assert engine.started.wait(5)
+
+        for number in range(4):
+            documents.submit(f"d{number}")
+        documents.prepare()
+        client.config_set("maxmemory", 1)
+        engine.gate.set()
+        _wait_for_results(documents, 5)
+        client.config_set("maxmemory", 0)
+
+    assert documents.counts() == {"submitted": 5, "succeeded": 5}
+
+    client.close()
+    server.stop()
+
+
 def test_sigterm_hands_back_what_cannot_end_in_time(
     documents: Documents, redis_url: str, keys: Keys
 ) -> None:
