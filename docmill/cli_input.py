@@ -63,14 +63,14 @@ def _is_file(item: Item, path: Path, inputs: Sequence[str]) -> bool:
     return any(candidate.resolve() == path.resolve() for candidate in candidates)
 
 
-def is_any_left(
+def count_left(
     inputs: Sequence[str],
     options: Mapping[str, Any],
     answered: Mapping[str, tuple[str, str | None]],
     *,
     names_model: bool,
-) -> bool:
-    """Say whether a document has no answer yet, and make sure that answers are to this question.
+) -> int:
+    """Count the documents without an answer, and make sure that the answers are to this question.
 
     Args:
         inputs: What will be run.
@@ -81,11 +81,11 @@ def is_any_left(
     Raises:
         IntakeError: The answers are to another question.
     """
-    is_left = False
+    num_left = 0
     books: dict[str | None, SpecBook] = {}
     for item in intake.read(inputs):
         spec, model = answered.get(item.custom_id, ("", None))
-        is_left = is_left or item.custom_id not in answered
+        num_left += item.custom_id not in answered
         if not spec or not isinstance(item, Document):
             continue
         book = books.get(model)
@@ -97,7 +97,7 @@ def is_any_left(
                 f"the output has an answer to another question about {item.custom_id}: choose "
                 "another --output, or ask the same as before"
             )
-    return is_left
+    return num_left
 
 
 def read_prompt(prompt: str | None) -> str | None:

@@ -18,8 +18,8 @@ from queue import Empty, Full, Queue
 from typing import Any
 
 from docmill import intake
-from docmill.cli_exit import EXIT_INTERRUPTED
-from docmill.cli_input import is_any_left, look_through
+from docmill.cli_exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
+from docmill.cli_input import count_left, look_through
 from docmill.cli_output import say, write_json, write_line
 from docmill.cli_summary import Tally
 from docmill.client import Client, new_job_id
@@ -67,7 +67,7 @@ class Request:
 class Outcome:
     """How a run went; kept outside of the run, so that an interrupt can still tell."""
 
-    total: int = 0
+    total: int
     skipped: int = 0
     tally: Tally = field(default_factory=Tally)
 
@@ -77,31 +77,26 @@ def run(request: Request) -> int:
     began_at = time.monotonic()
     found = look_through(request.inputs, request.options, request.output)
     find_service()
-    outcome = Outcome(total=found.count + found.num_problems)
+    outcome = Outcome(found.count + found.num_problems)
     with ExitStack() as stack:
         output = None
         if request.output is not None:
             output = OutputFile(request.output)
             stack.callback(output.close)
-            _tell_resume(output, outcome)
         answered = output.earlier.answered if output else {}
         names_model = request.settings.get("model") is not None
-        if is_any_left(request.inputs, request.options, answered, names_model=names_model):
+        num_left = count_left(request.inputs, request.options, answered, names_model=names_model)
+        outcome.skipped = outcome.total - num_left
+        if outcome.skipped:
+            say(f"{outcome.skipped:,} documents have an answer in {request.output}, skipped")
+        if num_left:
             try:
                 Run(request, answered, output, outcome).run()
             except KeyboardInterrupt:
                 _tell_interrupted(request, outcome)
                 return EXIT_INTERRUPTED
     _tell_summary(request, outcome, time.monotonic() - began_at)
-    return 0 if outcome.tally.answered + outcome.skipped >= outcome.total else 1
-
-
-def _tell_resume(output: OutputFile, outcome: Outcome) -> None:
-    earlier = output.earlier
-    outcome.skipped = len(earlier.answered)
-    if earlier.answered or earlier.num_failed:
-        again = f", {earlier.num_failed:,} without are run again" if earlier.num_failed else ""
-        say(f"{output.path} has answers to {outcome.skipped:,} documents, skipped{again}")
+    return EXIT_OK if outcome.tally.answered >= num_left else EXIT_INCOMPLETE
 
 
 def _tell_interrupted(request: Request, outcome: Outcome) -> None:
@@ -245,7 +240,7 @@ class Run:
                 on_open=self._follow,
                 **options,
             )
-        except DocmillError as error:
+        except Exception as error:  # noqa: BLE001 - the main thread must not wait for ever
             self._put("error", error)
 
     def _follow(self, job: Job) -> None:
@@ -258,7 +253,7 @@ class Run:
                 if result.custom_id not in self._answered:
                     self._put("result", result)
             self._put("done", None)
-        except DocmillError as error:
+        except Exception as error:  # noqa: BLE001 - the main thread must not wait for ever
             self._put("error", error)
 
     def _put(self, kind: str, value: Any) -> None:

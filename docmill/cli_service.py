@@ -75,6 +75,8 @@ def _watch(
                 stack.callback(address.withdraw, state_dir)
             case "ready" if not as_json:
                 say(_how_to(model, url, settings["namespace"]))
+            case "child_exited":
+                say(f"the {event['role']} process ended with {event['how']} and starts again")
             case "fatal" | "ended":
                 raise service_failure(event, log_path(state_dir))
 

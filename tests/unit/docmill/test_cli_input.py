@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from docmill.cli_input import is_any_left, look_through, read_prompt
+from docmill.cli_input import count_left, look_through, read_prompt
 from docmill.errors import IntakeError
 from docmill.request import SpecBook
 
@@ -32,7 +32,7 @@ def test_bad_lines_do_not_stop_the_good_ones(tmp_path: Path) -> None:
 
 
 def test_answers_to_the_same_question_are_done(tmp_path: Path) -> None:
-    """Documents whose answers fit are not asked again; one without makes the run go on."""
+    """Documents whose answers fit are not asked again; one without is left."""
     inputs = _lines(tmp_path, {"id": "a", "text": "x"}, {"id": "b", "text": "x", "prompt": "Own?"})
     answered = {
         "a": (_digest(ASKED), "m"),
@@ -40,8 +40,8 @@ def test_answers_to_the_same_question_are_done(tmp_path: Path) -> None:
     }
     first = dict(list(answered.items())[:1])
 
-    assert not is_any_left(inputs, ASKED, answered, names_model=False)
-    assert is_any_left(inputs, ASKED, first, names_model=False)
+    assert count_left(inputs, ASKED, answered, names_model=False) == 0
+    assert count_left(inputs, ASKED, first, names_model=False) == 1
 
 
 def test_answers_to_another_question_are_not_taken_for_these(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_answers_to_another_question_are_not_taken_for_these(tmp_path: Path) -> 
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
     answered = {"a": (_digest({"prompt": "Translate."}), "m")}
     with pytest.raises(IntakeError, match="another question about a: choose another --output"):
-        is_any_left(inputs, ASKED, answered, names_model=False)
+        count_left(inputs, ASKED, answered, names_model=False)
 
 
 def test_a_named_model_is_part_of_the_question(tmp_path: Path) -> None:
@@ -57,14 +57,14 @@ def test_a_named_model_is_part_of_the_question(tmp_path: Path) -> None:
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
     answered = {"a": (_digest(ASKED | {"model": "m"}), "m")}
 
-    assert not is_any_left(inputs, ASKED, answered, names_model=True)
+    assert count_left(inputs, ASKED, answered, names_model=True) == 0
 
 
 def test_foreign_records_are_taken_as_they_are(tmp_path: Path) -> None:
     """A record that does not say what was asked counts as an answer."""
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
 
-    assert not is_any_left(inputs, ASKED, {"a": ("", None)}, names_model=False)
+    assert count_left(inputs, ASKED, {"a": ("", None)}, names_model=False) == 0
 
 
 def test_a_prompt_is_text_or_a_file(tmp_path: Path) -> None:
