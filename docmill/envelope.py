@@ -34,7 +34,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One document or error record ready to be sent.
+    """One document or error record ready to be sent: the script, and its arguments after the job.
 
     `earlier` says where its custom id stood before in this submission, if it did.
     """
@@ -80,17 +80,7 @@ class Envelopes:
             return self._rejection(refusal, position, earlier)
         spec_data = b"" if spec.digest in self._digests_sent else spec.data
         self._digests_sent.add(spec.digest)
-        terms = self._terms
-        args = (
-            terms.job_id,
-            item.custom_id,
-            request_id,
-            terms.tier,
-            header,
-            data,
-            spec.digest,
-            spec_data,
-        )
+        args = (item.custom_id, request_id, header, data, spec.digest, spec_data)
         return Envelope("submit", args, len(data), item, position, earlier)
 
     def duplicate(self, envelope: Envelope) -> Envelope:
@@ -119,7 +109,7 @@ class Envelopes:
         message = refusal.message.encode("utf-8", "backslashreplace").decode()
         failure = Failure(code=refusal.code.value, message=message, line=refusal.line)
         body = Body(outcome="failed", error=failure).encode()
-        args = (self._terms.job_id, refusal.custom_id, header, body)
+        args = (refusal.custom_id, header, body)
         return Envelope("reject", args, len(body), refusal, position, earlier)
 
     def _header(

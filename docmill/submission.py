@@ -9,13 +9,14 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgpack
 
 from docmill.connection import connection_error, is_out_of_memory
 from docmill.envelope import Envelope, Envelopes, Terms
-from docmill.errors import IntakeError, JobCancelled, JobNotFound, QueueFull
+from docmill.errors import BrokerError, IntakeError, JobCancelled, JobNotFound, QueueFull
 from docmill.intake.base import Document, Item
 from docmill.link import Link, check_abandoned, pause, pause_s
 from docmill.request import SpecBook
@@ -184,14 +185,26 @@ class Submission:
             self._on_progress(self.counts)
 
     def _exchange(self) -> list[Any]:
+        """Send the chunk in order and return a verdict for each envelope.
+
+        Neighbouring documents share one call: a call of its own costs Redis more than the document.
+        """
+        runs = _runs(self._chunk)
+        call, terms = self._link.scripts.call, self._terms
+
         def send() -> list[Any]:
             pipe = self._link.client.pipeline(transaction=False)
-            for envelope in self._chunk:
-                self._link.scripts.call(envelope.script, *envelope.args, pipe=pipe)
+            for run in runs:
+                if run[0].script == "submit":
+                    args = chain.from_iterable(envelope.args for envelope in run)
+                    call("submit", terms.job_id, terms.tier, *args, pipe=pipe)
+                else:
+                    call("reject", terms.job_id, *run[0].args, pipe=pipe)
             replies: list[Any] = pipe.execute(raise_on_error=False)
             return replies
 
-        return self._link.run(send)
+        replies = self._link.run(send)
+        return list(chain.from_iterable(map(_verdicts, runs, replies)))
 
     def _settle(self, envelope: Envelope, reply: Any) -> list[Envelope]:
         """Take note of a final reply; a duplicate returns the error record to send for it."""
@@ -209,8 +222,13 @@ class Submission:
         elif reply == b"CLOSED":
             raise self._gone()
         else:
-            raise connection_error(reply, self._link.url) from reply
+            raise self._refused(reply)
         return []
+
+    def _refused(self, reply: Any) -> BrokerError:
+        if isinstance(reply, Exception):
+            return connection_error(reply, self._link.url)
+        return BrokerError(f"Redis refused a document: {reply!r:.200}")
 
     def _wait_for_room(self, attempt: int) -> None:
         names = ("docs", "bytes", "max_docs", "max_bytes")
@@ -226,3 +244,19 @@ class Submission:
             _log.warning("%s; waiting for room", message)
             self._has_waited = True
         pause(pause_s(attempt))
+
+
+def _runs(chunk: list[Envelope]) -> list[list[Envelope]]:
+    """Cut a chunk where documents and error records meet; an error record stands alone."""
+    runs: list[list[Envelope]] = []
+    for envelope in chunk:
+        if runs and envelope.script == runs[-1][0].script == "submit":
+            runs[-1].append(envelope)
+        else:
+            runs.append([envelope])
+    return runs
+
+
+def _verdicts(run: list[Envelope], reply: Any) -> list[Any]:
+    """Return a verdict for each envelope of a run; an error answers for all of them."""
+    return reply if isinstance(reply, list) else [reply] * len(run)

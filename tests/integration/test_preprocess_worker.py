@@ -62,8 +62,8 @@ class Desk:
         self, number: int, header: bytes, document: bytes, *, spec: Spec = SPEC, tier: str = "batch"
     ) -> None:
         """Submit a document under a header of any bytes."""
-        named = (JOB, f"c{number}", f"r{number}", tier, header, document)
-        assert b"OK" == self.scripts.call("submit", *named, spec.digest(), spec.encode())
+        told = (f"c{number}", f"r{number}", header, document, spec.digest(), spec.encode())
+        assert [b"OK"] == self.scripts.call("submit", JOB, tier, *told)
 
     def ready(self, tier: str = "batch", bucket: int = 0) -> dict[str, Prepared]:
         """Return what is ready in a stream, by request id."""

@@ -60,18 +60,11 @@ class Documents:
             submitted_at=submitted_at,
             deadline_at=deadline_at,
         )
-        verdict: bytes = self.scripts.call(
-            "submit",
-            job_id,
-            custom_id,
-            header.request_id,
-            tier,
-            header.encode(),
-            document,
-            SPEC.digest(),
-            SPEC.encode(),
+        told = (custom_id, header.request_id, header.encode(), document)
+        verdicts: list[bytes] = self.scripts.call(
+            "submit", job_id, tier, *told, SPEC.digest(), SPEC.encode()
         )
-        return verdict
+        return verdicts[0]
 
     def prepare(
         self,

@@ -28,7 +28,7 @@ def envelopes(**changes: Any) -> Envelopes:
 
 def header_of(envelope: Envelope) -> Header:
     """Return the header that an envelope carries."""
-    return Header.decode(envelope.args[4 if envelope.script == "submit" else 2])
+    return Header.decode(envelope.args[2 if envelope.script == "submit" else 1])
 
 
 @given(
@@ -54,7 +54,7 @@ def test_headers_are_what_the_wire_record_writes(
         header.tier,
     )
     assert header == Header.decode(header.encode())
-    assert envelope.args[6] == header.spec
+    assert envelope.args[4] == header.spec
 
 
 def test_a_spec_travels_once() -> None:
@@ -63,9 +63,9 @@ def test_a_spec_travels_once() -> None:
 
     first, second = (maker.make(Document(name, "x"), name) for name in "ab")
 
-    assert first.args[6] == second.args[6]
-    assert (True, b"") == (bool(first.args[7]), second.args[7])
-    assert first.args[2] != second.args[2]
+    assert first.args[4] == second.args[4]
+    assert (True, b"") == (bool(first.args[5]), second.args[5])
+    assert first.args[1] != second.args[1]
 
 
 def test_a_refusal_becomes_an_error_record() -> None:
@@ -74,7 +74,7 @@ def test_a_refusal_becomes_an_error_record() -> None:
 
     envelope = envelopes().make(refusal, "f:3")
 
-    error = Body.decode(envelope.args[3]).error
+    error = Body.decode(envelope.args[2]).error
     assert error is not None
     assert ("bad_line", "what is wrong", 3) == (error.code, error.message, error.line)
     assert {"file": "f", "line": 3} == header_of(envelope).source
@@ -85,7 +85,7 @@ def test_a_document_too_large_becomes_an_error_record() -> None:
     envelope = envelopes().make(Document("a", "é" * 51), "document 1")
 
     assert "reject" == envelope.script
-    assert b"document 1: 102 bytes are more than the 100" in envelope.args[3]
+    assert b"document 1: 102 bytes are more than the 100" in envelope.args[2]
 
 
 def test_bad_options_become_an_error_record() -> None:
@@ -110,6 +110,6 @@ def test_a_duplicate_gets_an_id_of_its_own() -> None:
     refused = maker.make(Refusal("a", Reason.BAD_LINE, "cut"), "f:10", "f:2")
 
     record = maker.duplicate(document)
-    assert "a@f:9" == record.args[1]
-    assert b"f:2 and f:9" in record.args[3]
-    assert b"cut" in maker.duplicate(refused).args[3]
+    assert "a@f:9" == record.args[0]
+    assert b"f:2 and f:9" in record.args[2]
+    assert b"cut" in maker.duplicate(refused).args[2]
