@@ -10,11 +10,13 @@ engine.slab and engine.kernels.
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
 from engine.kernels import (
+    additive,
     causal_mask,
     fused_causal,
     lane_attention,
@@ -122,7 +124,7 @@ def packed_attention(
         if segment.past:
             length = segment.past + segment.end - segment.start
             keys, values = packed.slab.read(layer, segment.base, 1, length, length)
-        mask = _segment_mask(packed, segment, sliding_window, tiles)
+        mask = _segment_mask(packed, segment, sliding_window, query)
         if mask is None and tiles:
             out[run] = tiled_causal(query[:, :, run], keys, values, scaling)
         else:
@@ -131,7 +133,7 @@ def packed_attention(
         run = slice(lane.start, lane.end)
         rows, longest = len(lane.lengths), max(lane.lengths)
         keys, values = packed.slab.read(layer, lane.base, rows, lane.capacity, longest)
-        mask = _lane_mask(packed, lane, sliding_window)
+        mask = _lane_mask(packed, lane, sliding_window, query.dtype)
         out[run] = lane_attention(query[0, :, run], keys, values, mask, scaling)
     return out[None], None
 
@@ -143,25 +145,28 @@ def _is_harmless(name: str, value: Any) -> bool:
 
 
 def _segment_mask(
-    step: PackedStep, segment: Segment, window: int | None, tiles: bool
+    step: PackedStep, segment: Segment, window: int | None, query: Tensor
 ) -> Tensor | None:
     """Return the mask of a segment, made once per step; None where plain causal attention does."""
     num_queries = segment.end - segment.start
     if window is not None and window >= segment.past + num_queries:
         window = None
-    if window is None and (not segment.past or tiles):
+    if window is None and (not segment.past or prefers_tiles(query)):
         return None
     key = (segment, window)
     if key not in step.masks:
-        step.masks[key] = causal_mask(num_queries, segment.past, window, step.where.device)
+        mask = causal_mask(num_queries, segment.past, window, query.device)
+        step.masks[key] = additive(mask, query.dtype)
     return step.masks[key]
 
 
-def _lane_mask(step: PackedStep, lane: LaneStep, window: int | None) -> Tensor | None:
+def _lane_mask(
+    step: PackedStep, lane: LaneStep, window: int | None, dtype: torch.dtype
+) -> Tensor | None:
     """Return the mask of a lane's step, made once per step."""
     key = (lane, window)
     if key not in step.masks:
-        step.masks[key] = lane_mask(lane.lengths, window, step.where.device)
+        step.masks[key] = additive(lane_mask(lane.lengths, window, step.where.device), dtype)
     return step.masks[key]
 
 

@@ -20,6 +20,13 @@ def prefers_tiles(query: Tensor) -> bool:
     return query.dtype is torch.bfloat16 and query.device.type == "cpu" and not has_matrix_tiles()
 
 
+def additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Turn a mask into what is added to scores: kernels do so anyway, and would in every layer."""
+    if mask is None:
+        return None
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
+
+
 def causal_mask(num_queries: int, past: int, window: int | None, device: torch.device) -> Tensor:
     """Return what the last `num_queries` of `past + num_queries` tokens see, as bool [T, S]."""
     position = torch.arange(past, past + num_queries, device=device)[:, None]
@@ -45,7 +52,8 @@ def fused_causal(
     """Attend a run of one row's tokens; without a mask the run is the row's beginning.
 
     Shapes:
-        query: [1, H, T, D].   keys, values: [1, K, S, D].   mask: [T, S].   returns: [T, H, D].
+        query: [1, H, T, D].   keys, values: [1, K, S, D].   mask: [T, S], additive.
+        returns: [T, H, D].
     """
     attended = scaled_dot_product_attention(
         query,
@@ -97,7 +105,8 @@ def lane_attention(
     """Attend one token of each row; heads that share keys are one row's queries.
 
     Shapes:
-        query: [H, B, D].   keys, values: [B, K, S, D].   mask: [B, 1, 1, S].   returns: [B, H, D].
+        query: [H, B, D].   keys, values: [B, K, S, D].   mask: [B, 1, 1, S], additive.
+        returns: [B, H, D].
     """
     H, B, D = query.shape
     K = keys.shape[1]

@@ -14,5 +14,5 @@ class Limits:
 
     max_rows: int = 32
     max_batch_tokens: int = 65_536
-    chunk_tokens: int = 512
+    chunk_tokens: int = 2048
     refill_share: float = 0.25

@@ -20,20 +20,17 @@ class Piece:
 def plan_chunks(lengths: Sequence[int], chunk_tokens: int) -> list[list[Piece]]:
     """Cut prompts, in order, into chunks of at most `chunk_tokens` tokens.
 
-    Every chunk but the last is full, and a row's pieces are in order, at most one in each chunk:
-    a prompt is cut where a chunk ends, because a part of a prompt costs little more than a whole
-    one, while a chunk that is not full wastes the speed of large matrix products.
+    Only a prompt longer than a chunk is cut, since a part that is not the first has to be masked,
+    which costs twice the attention. A row's pieces are in order, at most one in each chunk.
     """
     chunks: list[list[Piece]] = []
     free = 0
     for index, length in enumerate(lengths):
-        start = 0
-        while start < length:
-            if not free:
+        for start in range(0, length, chunk_tokens):
+            end = min(length, start + chunk_tokens)
+            if end - start > free:
                 chunks.append([])
                 free = chunk_tokens
-            end = min(length, start + free)
             chunks[-1].append(Piece(index, start, end))
             free -= end - start
-            start = end
     return chunks

@@ -4,7 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.kernels import causal_mask, fused_causal, lane_attention, lane_mask, tiled_causal
+from engine.kernels import (
+    additive,
+    causal_mask,
+    fused_causal,
+    lane_attention,
+    lane_mask,
+    tiled_causal,
+)
 
 HEADS, KV_HEADS, DIM = 6, 2, 8
 
@@ -37,7 +44,7 @@ def test_causal_kernels_agree_with_the_reference(
     mask = causal_mask(num_queries, past, window, query.device)
     expected = reference(query[0], keys[0], values[0], mask)
 
-    got = [fused_causal(query, keys, values, mask, None)]
+    got = [fused_causal(query, keys, values, additive(mask, query.dtype), None)]
     if window is None:
         got.append(tiled_causal(query, keys, values, None))
         if not past:
@@ -58,7 +65,7 @@ def test_a_lane_attends_each_row_to_its_own_length(
     query = torch.randn(HEADS, len(lengths), DIM, generator=generator)
     keys, values = torch.randn(2, len(lengths), KV_HEADS, longest, DIM, generator=generator)
 
-    mask = lane_mask(lengths, window, query.device)
+    mask = additive(lane_mask(lengths, window, query.device), query.dtype)
     got = lane_attention(query, keys, values, mask, None)
 
     for index, length in enumerate(lengths):

@@ -8,14 +8,20 @@ from hypothesis import strategies as st
 from engine.prefill import Piece, plan_chunks
 
 
+def size_of(piece: Piece) -> int:
+    """Return how many tokens a piece has."""
+    return piece.end - piece.start
+
+
 def test_short_prompts_share_a_chunk_and_long_ones_are_cut() -> None:
-    """Chunks are filled to the brim, in order."""
-    chunks = plan_chunks([3, 6, 2], 5)
+    """The rest of a cut prompt shares its chunk with whoever fits."""
+    chunks = plan_chunks([3, 2, 6, 2, 3], 5)
 
     assert [
         [Piece(0, 0, 3), Piece(1, 0, 2)],
-        [Piece(1, 2, 6), Piece(2, 0, 1)],
-        [Piece(2, 1, 2)],
+        [Piece(2, 0, 5)],
+        [Piece(2, 5, 6), Piece(3, 0, 2)],
+        [Piece(4, 0, 3)],
     ] == chunks
 
 
@@ -24,9 +30,11 @@ def test_every_token_is_computed_once_and_in_order(lengths: list[int], chunk_tok
     """Pieces cover each prompt without gaps, and no chunk holds too many tokens."""
     chunks = plan_chunks(lengths, chunk_tokens)
 
-    sizes = [sum(piece.end - piece.start for piece in chunk) for chunk in chunks]
+    sizes = [sum(map(size_of, chunk)) for chunk in chunks]
     assert sum(lengths) == sum(sizes)
-    assert all(size == chunk_tokens for size in sizes[:-1])
+    assert all(0 < size <= chunk_tokens for size in sizes)
+    # neighbours would not have fitted into one chunk
+    assert all(sizes[at] + size_of(chunk[0]) > chunk_tokens for at, chunk in enumerate(chunks[1:]))
     pieces = [piece for chunk in chunks for piece in chunk]
     assert all(piece.start < piece.end for piece in pieces)
     for before, after in pairwise(pieces):
