@@ -57,8 +57,15 @@ def _expand(path: str) -> list[Path]:
         found = [Path(name) for name in sorted(glob.glob(path, recursive=True))]
         if not found:
             raise IntakeError(f"nothing matches {path!r}")
-        is_wanted = [name.suffix.lower() in LINE_SUFFIXES + TEXT_SUFFIXES for name in found]
-        return [name for name, wanted in zip(found, is_wanted, strict=True) if wanted] or found
+        # a recursive glob matches what is in its folders as well as the folders
+        takes_folders = "**" not in path
+        wanted = [
+            name
+            for name in found
+            if name.suffix.lower() in LINE_SUFFIXES + TEXT_SUFFIXES
+            or (takes_folders and name.is_dir())
+        ]
+        return wanted or found
     root = Path(path)
     try:
         root.stat()

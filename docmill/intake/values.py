@@ -47,13 +47,25 @@ def item_of(value: Any, number: int) -> Item:
     if isinstance(value, str | bytes):
         return Document(f"document-{number}", value)
     if isinstance(value, Document | Refusal):
-        problem = id_problem(value.custom_id)
+        problem = id_problem(value.custom_id) or _field_problem(value)
         return _refusal(number, problem) if problem else value
     if isinstance(value, tuple | list) and len(value) == 2:
         return _checked(value[0], value[1], None, number)
     if isinstance(value, Mapping):
         return _from_mapping(value, number)
     return _refusal(number, f"{type(value).__name__} cannot be a document")
+
+
+def _field_problem(item: Item) -> str | None:
+    """Say which field of a caller's own record has a type that it must not have."""
+    source: Any = item.source
+    text: Any = item.text if isinstance(item, Document) else ""
+    encoding: Any = item.encoding if isinstance(item, Document) else ""
+    if source is not None and not isinstance(source, Mapping):
+        return "its source must be a mapping"
+    if not isinstance(text, str | bytes):
+        return f"its text must be str or bytes, got {type(text).__name__}"
+    return None if isinstance(encoding, str) else "its encoding must be a name"
 
 
 def _from_mapping(fields: Mapping[str, Any], number: int) -> Item:

@@ -41,9 +41,10 @@ def test_several_inputs_are_named_as_given(folder: Path) -> None:
 
 def test_a_glob_gives_what_matches(folder: Path) -> None:
     """Sorted, deep if asked for; other kinds of file only where nothing else matches."""
-    assert ["papers/a.md", "papers/b.txt"] == names("papers/*")
+    assert ["papers/a.md", "papers/b.txt", "papers/sub/d.TXT"] == names("papers/*")
     assert ["papers/b.txt", "papers/sub/d.TXT"] == names("papers/**/*.[tT]*")
     assert ["papers/c.pdf"] == names("papers/*.pdf")
+    assert ["a.md", "b.txt", "sub/d.TXT"] == names("pap*")
 
 
 def test_a_name_with_glob_characters_is_itself(folder: Path) -> None:

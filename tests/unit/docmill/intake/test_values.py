@@ -41,6 +41,9 @@ def test_values_become_documents(value: Any, expected: Any) -> None:
         ({"id": "a\ud800", "text": "t"}, "surrogate"),
         ({"id": "a", "body": {"messages": []}}, "at least one message"),
         (Document("", "t"), "empty"),
+        (Document("a", 5), "text must be str or bytes, got int"),  # type: ignore[arg-type]
+        (Document("a", b"t", None), "encoding"),  # type: ignore[arg-type]
+        (Document("a", "t", source="f"), "source"),  # type: ignore[arg-type]
     ],
 )
 def test_other_values_are_refused_with_their_place(value: Any, words: str) -> None:
