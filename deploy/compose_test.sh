@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/docmill-compose.XXXXXX")
 files=(--file compose.yaml)
+export COMPOSE_PROGRESS=quiet
 started=$SECONDS
 
 say() { printf 'compose-test: %s (%d s)\n' "$*" $((SECONDS - started)); }

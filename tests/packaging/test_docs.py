@@ -4,10 +4,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from docmill import cli_exit
+from docmill import cli_exit, wire
+from docmill.scripts import ScriptName
 from docs.generate_configuration import TARGET, page
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +36,18 @@ def test_every_decision_is_listed() -> None:
     records = [path.name for path in (ROOT / "docs" / "decisions").glob("*.md")]
 
     assert [] == [name for name in records if name not in architecture]
+
+
+def test_the_wire_format_page_is_complete() -> None:
+    """The page has a row for every script, and names every field of every record."""
+    text = (ROOT / "docs" / "wire-format.md").read_text(encoding="utf-8")
+    records = (wire.Spec, wire.Header, wire.Prepared, wire.Body)
+    fields = {name for record in records for name in record.model_fields}
+
+    scripts = re.findall(r"^\| `(\w+)`", text.partition("## Scripts")[2], re.M)
+
+    assert sorted(get_args(ScriptName)) == sorted(scripts)
+    assert set() == {name for name in fields if f"`{name}`" not in text}
 
 
 def commands(program: str) -> set[str]:
