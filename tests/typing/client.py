@@ -71,4 +71,4 @@ async def following_later() -> None:
         async for result in job.results():
             assert_type(result, Result)
         assert_type(await job.wait(), JobStatus)
-        await client.submit(["text"], promt="Sum up")  # type: ignore[call-arg]
+        await client.submit(["text"], max_token=5)  # type: ignore[call-arg]
