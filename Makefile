@@ -11,7 +11,6 @@ VENV := .venv/.installed
 VENV8 := .venv-redis8/.installed
 PYTEST := $(BIN)/python -m pytest
 MODEL := smollm2-135m
-BENCHES = $(filter-out bench.__init__,$(patsubst bench/%.py,bench.%,$(wildcard bench/*.py)))
 COMPOSE := docker compose
 WORKERS := preprocess engine control
 
@@ -75,12 +74,17 @@ fmt: $(VENV) ## Format, and fix what ruff can fix
 
 ##@ Measure it
 bench: model ## Every bench in full; JSON beside it in build/bench
-	@mkdir -p build/bench
-	for name in $(BENCHES); do $(BIN)/python -m $$name --json build/bench/$$name.json; done
+	$(call run_benches,)
 
 bench-quick: model ## Every bench, short
+	$(call run_benches,--quick)
+
+define run_benches
 	@mkdir -p build/bench
-	for name in $(BENCHES); do $(BIN)/python -m $$name --quick --json build/bench/$$name.json; done
+	$(BIN)/python -m bench.engine --model "$$($(BIN)/python -m workers.models $(MODEL))" $(1) --json build/bench/engine.json
+	$(BIN)/python -m bench.pipeline $(1) --json build/bench/pipeline.json
+	$(BIN)/python -m bench.client $(1) --json build/bench/client.json
+endef
 
 ##@ Build it
 docs: $(VENV) ## Write docs/configuration.md anew from the settings
