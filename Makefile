@@ -54,7 +54,7 @@ compose-test: $(VENV) ## The containers for real: build, start, answer a job, te
 	deploy/compose_test.sh
 
 cov: model ## The whole suite with coverage
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run --source docmill,preprocess,engine,cache,workers -m pytest
 	$(BIN)/coverage report
 
 lint: $(VENV) ## ruff, formatting and spelling

@@ -63,9 +63,15 @@ UNUSABLE = {
 
 @pytest.mark.parametrize(("prepare", "asked", "words"), UNUSABLE.values(), ids=UNUSABLE)
 def test_run_refuses_what_it_cannot_use(
-    prepare: Callable[[Path], object], asked: list[str], words: list[str], tmp_path: Path
+    prepare: Callable[[Path], object],
+    asked: list[str],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Unusable input is one line that names it, status 2, and nothing is started."""
+    # these tests also run where only the client is installed
+    monkeypatch.setattr("docmill.cli_run.find_service", lambda: tmp_path)
     prepare(tmp_path)
     prompt = [] if "-p" in asked else ["-p", "Summarize."]
     finished = RUNNER.invoke(cli.app, ["run", *asked, *prompt, "-o", "out.jsonl"])
