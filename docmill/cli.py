@@ -159,7 +159,8 @@ def up(
     """Keep a service running until Ctrl-C.
 
     Unless a Redis is named, one is started whose data lies in the state directory: what waits is
-    kept, and the next 'docmill up' goes on with it. The other commands find it by themselves.
+    kept, and the next 'docmill up' goes on with it. The other commands find it by themselves,
+    through the file service.json in the state directory.
 
         docmill up
 

@@ -10,7 +10,9 @@ from docmill.results import Result
 from docmill.resume import OutputFile
 from docmill.wire import Failure
 
-GOOD = Result("good", "succeeded", text="Yes\u2028no.", finish_reason="stop", model="m", spec="5bec")
+GOOD = Result(
+    "good", "succeeded", text="Yes\u2028no.", finish_reason="stop", model="m", spec="5bec"
+)
 BAD = Result("bad", "failed", error=Failure(code="empty_document", message="empty"))
 
 
