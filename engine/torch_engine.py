@@ -17,6 +17,7 @@ from engine.base import Capacity, Event, Refill, Row, Sampling
 from engine.device import choose_device, choose_dtype, release_memory
 from engine.linear import can_prepack, prepack
 from engine.loading import LoadedModel, load
+from engine.norms import replace_norms
 from engine.options import Limits
 from engine.packed import PackedBatch
 from engine.probe import packed_difference, single_scores, use_packed_attention
@@ -72,8 +73,9 @@ class TorchEngine:
         obstacle = use_packed_attention(loaded, alone)
         if obstacle is None and can_prepack(loaded.model.dtype, where):
             prepack(loaded.model)
+            replace_norms(loaded.model)
             if wrong := packed_difference(loaded, alone):
-                raise ModelLoadError(f"{path}: with prepacked weights {wrong}; try another dtype")
+                raise ModelLoadError(f"{path}: with layers replaced, {wrong}; try another dtype")
         _log.info(
             "%s: %s on %s, %s path%s",
             type(loaded.model).__name__,
