@@ -5,6 +5,7 @@ memory looks like on each device. May import torch and docmill.errors.
 """
 
 import time
+from functools import cache
 
 import torch
 
@@ -65,6 +66,7 @@ def _product_s(dtype: torch.dtype, repeats: int = 5) -> float:
     return min(seconds)  # the fastest: others are disturbed by what else the machine does
 
 
+@cache
 def has_matrix_tiles() -> bool:
     """Say whether this CPU multiplies bf16 tiles in hardware (AMX)."""
     return bool(torch.cpu.get_capabilities().get("amx_bf16", False))

@@ -9,7 +9,6 @@ torch, transformers and the modules of this package below it.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers.cache_utils import get_layer_types_and_kwargs
@@ -127,7 +126,7 @@ def _packed(loaded: LoadedModel, prompts: Sequence[Tensor]) -> tuple[Tensor, dic
             [torch.arange(a, b, device=loaded.device) + slots[row].base for row, a, b in parts]
         )
         step = PackedStep(slab, where, **runs)
-        keep = torch.from_numpy(np.arange(len(parts))).to(loaded.device)
+        keep = torch.arange(len(parts), device=loaded.device)
         return loaded.forward(ids, positions, keep, step), step
 
     whole = [Segment(0, first, short.base), Segment(first, first + cut, long.base)]
