@@ -73,7 +73,7 @@ def load(path: Path, device: torch.device, dtype: torch.dtype, max_len: int | No
     config = _read_config(path)
     _check_config(path, config)
     tokenizer = _read_tokenizer(path)
-    model = _read_model(path, dtype).eval().requires_grad_(False).to(device)
+    model = _read_model(path, dtype, device).eval().requires_grad_(False)
     text_config = config.get_text_config(decoder=True)
     own_len = getattr(text_config, "max_position_embeddings", None)
     context_len = min(length for length in (own_len, max_len, 2**31) if length)
@@ -128,19 +128,19 @@ def _read_tokenizer(path: Path) -> Any:
         ) from error
 
 
-def _read_model(path: Path, dtype: torch.dtype) -> Any:
+def _read_model(path: Path, dtype: torch.dtype, device: torch.device) -> Any:
     logging.disable_progress_bar()
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             path, dtype=dtype, use_safetensors=True, output_loading_info=True, **_LOCAL
         )
+        model, info = loaded[0].to(device), loaded[1]
     except Exception as error:
         if is_out_of_memory(error):
             raise ModelLoadError(
-                f"{path}: too little memory for the weights; use a smaller model or dtype bfloat16"
+                f"{path}: the weights do not fit the {device.type}'s memory; use a smaller model"
             ) from error
         raise ModelLoadError(f"{path}: the weights cannot be read: {_line(error)}") from error
-    model, info = loaded
     wrong = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
     if wrong:
         raise ModelLoadError(

@@ -47,7 +47,7 @@ class PackedBatch:
                 try:
                     yield from self._turn()
                 except Exception as error:
-                    if not is_out_of_memory(error):
+                    if not is_out_of_memory(error) or not self._live:
                         raise
                     retreat = True
                 else:
@@ -117,8 +117,8 @@ class PackedBatch:
             answer = self._waiting.popleft()
             admitted[Slot(answer.num_needed)] = answer
         if admitted:
+            self._live |= admitted  # first, so that no row is lost if memory runs out
             self._slab.admit(list(admitted))
-            self._live |= admitted
         return list(admitted)
 
     def _prefill(self, slots: list[Slot]) -> Iterator[Event]:

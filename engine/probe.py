@@ -126,6 +126,7 @@ def _packed(loaded: LoadedModel, prompts: Sequence[Tensor]) -> tuple[Tensor, dic
             [torch.arange(a, b, device=loaded.device) + slots[row].base for row, a, b in parts]
         )
         step = PackedStep(slab, where, **runs)
+        # one score row for each part; only those of the last pass, of one token each, are read
         keep = torch.arange(len(parts), device=loaded.device)
         return loaded.forward(ids, positions, keep, step), step
 

@@ -4,6 +4,7 @@ Decides how a model is set up: dtype and device, the path that serves it, and it
 import torch, docmill.errors and the other modules of this package.
 """
 
+import gc
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -127,4 +128,5 @@ class TorchEngine:
     def close(self) -> None:
         """Free the model."""
         self._loaded = None
+        gc.collect()  # modules refer to each other in cycles
         release_memory()
