@@ -20,7 +20,7 @@ import numpy as np
 from bench.report import figure, report
 from bench.workload import Request, requests
 from docmill import Client, Document
-from docmill.service_process import ServiceProcess
+from docmill.cli.service_process import ServiceProcess
 from docmill.wire import Header, Message, Spec
 from engine.base import Row, RowDone, Sampling
 from engine.options import Limits

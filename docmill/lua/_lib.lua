@@ -46,9 +46,65 @@ local function owns(stream, group, consumer, entry)
   return ok and rows[1] ~= nil and rows[1][2] == consumer
 end
 
-local function drop_entry(stream, group, entry)
-  redis.call('XACK', stream, group, entry)
-  redis.call('XDEL', stream, entry)
+-- What `consumer` holds of these entries of a stream, as a set. One range shows them all where they are
+-- in order and the consumer holds little else between them; what it does not show is asked for alone.
+local function owned_of(stream, group, consumer, ids)
+  local owned = {}
+  local ok, rows = pcall(redis.call, 'XPENDING', stream, group, ids[1], ids[#ids], 2 * #ids, consumer)
+  for _, row in ipairs(ok and rows or {}) do owned[row[1]] = true end
+  for _, id in ipairs(ids) do owned[id] = owned[id] or owns(stream, group, consumer, id) end
+  return owned
+end
+
+-- The entries that a call names: in ARGV, `width` values each from `first` on, which open with stream,
+-- entry id and the fields i j b. `is_owned` is true once for each that `consumer` holds.
+local function named_entries(group, consumer, first, width)
+  local entries, ids, owned = {}, {}, {}
+  for at = first, #ARGV, width do
+    local stream, id = ARGV[at], ARGV[at + 1]
+    entries[#entries + 1] = {
+      at = at, stream = stream, id = id, i = ARGV[at + 2], j = ARGV[at + 3], b = ARGV[at + 4],
+    }
+    ids[stream] = ids[stream] or {}
+    table.insert(ids[stream], id)
+  end
+  for stream, of_stream in pairs(ids) do
+    owned[stream] = owned_of(stream, group, consumer, of_stream)
+  end
+  for _, e in ipairs(entries) do
+    e.is_owned = owned[e.stream][e.id]
+    owned[e.stream][e.id] = false
+  end
+  return entries
+end
+
+-- Acknowledges and deletes entries. At most some thousands: Lua's stack bounds `unpack`.
+local function drop_entries(group, entries)
+  local ids = {}
+  for _, e in ipairs(entries) do
+    ids[e.stream] = ids[e.stream] or {}
+    table.insert(ids[e.stream], e.id)
+  end
+  for stream, of_stream in pairs(ids) do
+    redis.call('XACK', stream, group, unpack(of_stream))
+    redis.call('XDEL', stream, unpack(of_stream))
+  end
+end
+
+-- A script's first write is refused when it needs memory and there is none; this one needs none, and
+-- those after it are let through.
+local function open_writes() redis.call('ZREM', K_RUNNING, '') end
+
+-- The verdicts on a call's entries: what `work` says of each that is owned, or why it failed. One
+-- entry's failure must not keep the others from their verdicts.
+local function verdicts_on(entries, work)
+  local verdicts = {}
+  for at, e in ipairs(entries) do
+    local said = 'LOST'
+    if e.is_owned then _, said = pcall(work, e) end
+    verdicts[at] = type(said) == 'table' and said.err or tostring(said)
+  end
+  return verdicts
 end
 
 -- The entry's fields as a table, or nil when it is gone.
@@ -65,19 +121,37 @@ local function is_whole(e)
   return e.i and e.j and e.h and tonumber(e.b) and tonumber(e.n) and true or false
 end
 
-local function leave_backlog(bytes)
-  redis.call('HINCRBY', K_BACKLOG, 'docs', -1)
-  -- not unary minus: -0 reaches Redis 7.0 as '-0', which it does not take for an integer
-  redis.call('HINCRBY', K_BACKLOG, 'bytes', 0 - tonumber(bytes))
+-- What a call adds to the backlog and to its jobs' counters: summed up, and written by `write_counts`.
+local left_docs, left_bytes, jobs = 0, 0, {}
+
+-- What is known of a job, and what this call adds to its counters.
+local function job_of(id)
+  if not jobs[id] then
+    local known = redis.call('HMGET', k_job(id), 'created_at', 'cancelled_at')
+    jobs[id] = {exists = known[1], is_cancelled = known[2], added = {}}
+  end
+  return jobs[id]
 end
 
--- Takes the request out of the running set; true when it was in it.
+-- Whether the job still takes answers for documents that have not been started.
+local function is_wanted(id)
+  local job = job_of(id)
+  return job.exists and not job.is_cancelled
+end
+
+local function count(id, name, by)
+  local job = job_of(id)
+  -- counting in a job that is gone would bring its key back
+  if job.exists then job.added[name] = (job.added[name] or 0) + by end
+end
+
+local function leave_backlog(bytes) left_docs, left_bytes = left_docs + 1, left_bytes + bytes end
+
+-- Takes the request out of the running set; true when it was in it and its job is still there.
 local function stop_running(job, request)
   if redis.call('ZREM', K_RUNNING, request) == 0 then return false end
-  -- counting in a job that is gone would bring its key back
-  if redis.call('EXISTS', k_job(job)) == 0 then return false end
-  redis.call('HINCRBY', k_job(job), 'running', -1)
-  return true
+  count(job, 'running', -1)
+  return job_of(job).exists and true
 end
 
 local function counters(job)
@@ -94,12 +168,6 @@ local function is_cancelled(job)
   return redis.call('HEXISTS', k_job(job), 'cancelled_at') == 1
 end
 
--- Whether the job still takes answers for documents that have not been started.
-local function is_wanted(job)
-  local known = redis.call('HMGET', k_job(job), 'created_at', 'cancelled_at')
-  return known[1] and not known[2]
-end
-
 -- Starts the clock on the job's keys once nothing more can come.
 local function finish_if_done(job)
   local c = counters(job)
@@ -112,12 +180,24 @@ end
 
 -- Writes one document's result and counts it. A document that waited while its job was cancelled was
 -- counted then, so it gets no result of its own.
-local function settle(job, outcome, header, body, how, was_running)
-  if redis.call('EXISTS', k_job(job)) == 0 then return end
-  if is_cancelled(job) and not was_running then return end
-  redis.call('XADD', k_results(job), '*', 'h', header, 'b', body, 'd', how)
-  redis.call('HINCRBY', k_job(job), outcome, 1)
-  finish_if_done(job)
+local function settle(id, outcome, header, body, how, was_running)
+  local job = job_of(id)
+  if not job.exists or (job.is_cancelled and not was_running) then return end
+  redis.call('XADD', k_results(id), '*', 'h', header, 'b', body, 'd', how)
+  count(id, outcome, 1)
+end
+
+-- Every script that counts ends with this. 0 - x: unary minus makes -0, which reaches Redis 7.0 as '-0',
+-- no integer to it.
+local function write_counts()
+  if left_docs > 0 then
+    redis.call('HINCRBY', K_BACKLOG, 'docs', 0 - left_docs)
+    redis.call('HINCRBY', K_BACKLOG, 'bytes', 0 - left_bytes)
+  end
+  for id, job in pairs(jobs) do
+    for name, by in pairs(job.added) do redis.call('HINCRBY', k_job(id), name, by) end
+    if next(job.added) then finish_if_done(id) end
+  end
 end
 
 -- Sends those who waited for a leader without an answer back to intake, each to run or lead anew.
@@ -135,10 +215,7 @@ end
 -- cancellation; what ran is counted now.
 local function drop_unwanted(e)
   leave_backlog(e.b)
-  if stop_running(e.j, e.i) then
-    redis.call('HINCRBY', k_job(e.j), 'cancelled', 1)
-    finish_if_done(e.j)
-  end
+  if stop_running(e.j, e.i) then count(e.j, 'cancelled', 1) end
   release_followers(e.f or '', e.i)
 end
 
@@ -152,15 +229,4 @@ local function bury(stream, consumer, e, reason, body)
   leave_backlog(e.b)
   settle(e.j, 'failed', e.h, body, 'run', stop_running(e.j, e.i))
   release_followers(e.f or '', e.i)
-end
-
--- Gives the leader's body to those who waited for it.
-local function answer_followers(fp, request, outcome, body)
-  if fp == '' or redis.call('GET', k_lead(fp)) ~= request then return end
-  local flat = redis.call('LRANGE', k_followers(fp), 0, -1)
-  redis.call('DEL', k_lead(fp), k_followers(fp))
-  for at = 1, #flat, 6 do
-    leave_backlog(flat[at + 3])
-    settle(flat[at + 1], outcome, flat[at + 4], body, 'follower', false)
-  end
 end

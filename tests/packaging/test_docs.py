@@ -8,7 +8,8 @@ from typing import get_args
 
 import pytest
 
-from docmill import cli_exit, wire
+from docmill import wire
+from docmill.cli import exit as cli_exit
 from docmill.scripts import ScriptName
 from docs.generate_configuration import TARGET, page
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from docmill.cli.resume import OutputFile
 from docmill.errors import IntakeError
 from docmill.results import Result
-from docmill.resume import OutputFile
 from docmill.wire import Failure
 
 GOOD = Result(

@@ -18,16 +18,11 @@ from queue import Empty, Full, Queue
 from typing import Any
 
 from docmill import intake
-from docmill.cli_exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
-from docmill.cli_input import count_left, look_through
-from docmill.cli_output import say, write_json, write_line
-from docmill.cli_summary import Tally
-from docmill.client import Client, new_job_id
-from docmill.errors import DocmillError
-from docmill.job import Job
-from docmill.progress import Reporter, show_progress
-from docmill.resume import OutputFile
-from docmill.service_process import (
+from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
+from docmill.cli.input import count_left, look_through
+from docmill.cli.output import say, write_json, write_line
+from docmill.cli.resume import OutputFile
+from docmill.cli.service_process import (
     Event,
     ServiceProcess,
     find_service,
@@ -35,6 +30,11 @@ from docmill.service_process import (
     open_log,
     service_failure,
 )
+from docmill.cli.summary import Tally
+from docmill.client import Client, new_job_id
+from docmill.errors import DocmillError
+from docmill.job import Job
+from docmill.progress import Reporter, show_progress
 
 #: Together under the 5 s within which an interrupt has to end everything.
 _STOP_PATIENCE_S = 2.0

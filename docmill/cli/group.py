@@ -10,8 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from docmill.cli_exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, status_of
-from docmill.cli_options import DEBUG
+from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, status_of
+from docmill.cli.options import DEBUG
 from docmill.errors import DocmillError
 
 

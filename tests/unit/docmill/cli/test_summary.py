@@ -1,6 +1,6 @@
 """What a run came to, in numbers and in words."""
 
-from docmill.cli_summary import Tally
+from docmill.cli.summary import Tally
 from docmill.results import Result
 from docmill.wire import Failure, Truncation, Usage
 

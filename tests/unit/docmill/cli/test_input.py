@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from docmill.cli_input import count_left, look_through, read_prompt
+from docmill.cli.input import count_left, look_through, read_prompt
 from docmill.errors import IntakeError
 from docmill.request import SpecBook
 

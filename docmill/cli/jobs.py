@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docmill import address, intake
-from docmill.cli_exit import EXIT_INCOMPLETE, EXIT_OK
-from docmill.cli_input import look_through
-from docmill.cli_output import say, write_json, write_line
-from docmill.cli_summary import Tally
+from docmill import intake
+from docmill.cli import address
+from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_OK
+from docmill.cli.input import look_through
+from docmill.cli.output import say, write_json, write_line
+from docmill.cli.resume import OutputFile
+from docmill.cli.summary import Tally
 from docmill.client import Client
 from docmill.errors import JobError, ResultTimeout
 from docmill.job import Job, JobStatus
 from docmill.link import Link
-from docmill.resume import OutputFile
 
 #: How many jobs `status` lists.
 _NUM_LISTED = 20

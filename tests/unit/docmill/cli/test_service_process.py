@@ -6,8 +6,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from docmill.errors import BrokerUnavailable, ServiceError
-from docmill.service_process import (
+from docmill.cli.service_process import (
     Event,
     ServiceProcess,
     find_service,
@@ -15,6 +14,7 @@ from docmill.service_process import (
     open_log,
     service_failure,
 )
+from docmill.errors import BrokerUnavailable, ServiceError
 
 #: Says what it was given, and ends as it is told to.
 PROGRAM = """
@@ -36,8 +36,8 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("workers", "engine"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
-    monkeypatch.setattr("docmill.service_process.BESIDE", tmp_path)
-    monkeypatch.setattr("docmill.service_process._PACKAGES", ("json",))
+    monkeypatch.setattr("docmill.cli.service_process.BESIDE", tmp_path)
+    monkeypatch.setattr("docmill.cli.service_process._PACKAGES", ("json",))
     return tmp_path
 
 
@@ -82,7 +82,7 @@ def test_missing_packages_are_named_with_the_extra(
     beside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checkout without the service's packages says which, and what to install."""
-    monkeypatch.setattr("docmill.service_process._PACKAGES", ("json", "no_such_package"))
+    monkeypatch.setattr("docmill.cli.service_process._PACKAGES", ("json", "no_such_package"))
     with pytest.raises(ServiceError, match=r"\(no_such_package\).*pip install.*\[worker"):
         find_service()
 
@@ -95,7 +95,7 @@ def test_a_client_alone_has_no_service(tmp_path: Path) -> None:
 
 def test_a_large_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is added to until it is too large; one old file is kept."""
-    monkeypatch.setattr("docmill.service_process._MAX_LOG_BYTES", 3)
+    monkeypatch.setattr("docmill.cli.service_process._MAX_LOG_BYTES", 3)
     for line in (b"one\n", b"two\n", b"three\n"):
         with open_log(tmp_path) as log:
             log.write(line)

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from docmill import cli_options as options
 from docmill._version import __version__
-from docmill.cli_exit import TABLE
-from docmill.cli_group import Commands
+from docmill.cli import options
+from docmill.cli.exit import TABLE
+from docmill.cli.group import Commands
 
 app = typer.Typer(
     cls=Commands,
@@ -95,8 +95,8 @@ def run(
 
         docmill run 'notes/**/*.md' -o - --prompt @prompt.txt --max-tokens 64 > answers.jsonl
     """
-    from docmill.cli_run import Request
-    from docmill.cli_run import run as run_here
+    from docmill.cli.run import Request
+    from docmill.cli.run import run as run_here
 
     to_stdout = str(output) == "-"
     if to_stdout and as_json:
@@ -131,7 +131,7 @@ def run(
 
 
 def _asked(prompt: str | None, **asked: Any) -> dict[str, Any]:
-    from docmill.cli_input import read_prompt
+    from docmill.cli.input import read_prompt
 
     named = {"prompt": read_prompt(prompt), **asked}
     return {name: value for name, value in named.items() if value not in (None, [])}
@@ -166,7 +166,7 @@ def up(
 
         docmill up --model Qwen/Qwen3-0.6B --dtype bfloat16
     """
-    from docmill.cli_service import up as serve
+    from docmill.cli.service import up as serve
 
     settings = _settings(
         model=model,
@@ -208,7 +208,7 @@ def submit(
 
     docmill submit papers/ --prompt "Summarize this." --redis-url rediss://me:secret@host:6380
     """
-    from docmill import cli_jobs
+    from docmill.cli import jobs
 
     asked = _asked(
         prompt,
@@ -220,10 +220,8 @@ def submit(
         seed=seed,
         truncate=truncate,
     )
-    target = cli_jobs.Target(redis_url, namespace, state_dir)
-    return cli_jobs.submit(
-        target, inputs, asked, tier=tier, job_id=job_id, waits=wait, as_json=as_json
-    )
+    target = jobs.Target(redis_url, namespace, state_dir)
+    return jobs.submit(target, inputs, asked, tier=tier, job_id=job_id, waits=wait, as_json=as_json)
 
 
 @app.command(epilog=TABLE)
@@ -238,10 +236,10 @@ def status(
     debug: options.Debug = False,
 ) -> int:
     """Show how far a job is, or what the service does."""
-    from docmill import cli_jobs
+    from docmill.cli import jobs
 
-    target = cli_jobs.Target(redis_url, namespace, state_dir)
-    return cli_jobs.status(target, job, as_json=as_json)
+    target = jobs.Target(redis_url, namespace, state_dir)
+    return jobs.status(target, job, as_json=as_json)
 
 
 @app.command(epilog=TABLE)
@@ -266,11 +264,11 @@ def results(
 
         docmill results 20261130-073512-3f9a2c1b -o answers.jsonl
     """
-    from docmill import cli_jobs
+    from docmill.cli import jobs
 
-    target = cli_jobs.Target(redis_url, namespace, state_dir)
+    target = jobs.Target(redis_url, namespace, state_dir)
     path = None if str(output) == "-" else output
-    return cli_jobs.results(target, job, path, waits=not no_wait, as_json=as_json)
+    return jobs.results(target, job, path, waits=not no_wait, as_json=as_json)
 
 
 @app.command(epilog=TABLE)
@@ -283,16 +281,12 @@ def cancel(
     debug: options.Debug = False,
 ) -> int:
     """Take back what waits in a job; what runs now still ends."""
-    from docmill import cli_jobs
+    from docmill.cli import jobs
 
-    target = cli_jobs.Target(redis_url, namespace, state_dir)
-    return cli_jobs.cancel(target, job, as_json=as_json)
+    target = jobs.Target(redis_url, namespace, state_dir)
+    return jobs.cancel(target, job, as_json=as_json)
 
 
 def main() -> None:
     """Run the command line."""
     app()
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docmill.address import Address, find, published
+from docmill.cli.address import Address, find, published
 from docmill.errors import ConfigError
 
 

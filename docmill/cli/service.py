@@ -1,7 +1,7 @@
 """`docmill up`: the supervised service on this machine, until Ctrl-C.
 
 Its Redis, unless one is given, keeps its data in the state directory, so that the next `up` goes on
-where this one stopped. May import docmill.service_process and docmill.address.
+where this one stopped. May import docmill.cli.service_process and docmill.cli.address.
 """
 
 import contextlib
@@ -10,9 +10,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from docmill.address import Address
-from docmill.cli_output import say, write_json
-from docmill.service_process import Event, ServiceProcess, log_path, service_failure
+from docmill.cli.address import Address
+from docmill.cli.output import say, write_json
+from docmill.cli.service_process import Event, ServiceProcess, log_path, service_failure
 
 _HOW_TO = """\
 docmill is up ({model}). Ctrl-C ends it; what waits is kept for the next time.

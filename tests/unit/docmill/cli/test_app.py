@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from docmill import cli
-from docmill.cli_exit import TABLE, status_of
+from docmill.cli import app
+from docmill.cli.exit import TABLE, status_of
 from docmill.errors import BrokerUnavailable, ConfigError, IntakeError, ServiceError
 
 RUNNER = CliRunner()
@@ -71,10 +71,10 @@ def test_run_refuses_what_it_cannot_use(
 ) -> None:
     """Unusable input is one line that names it, status 2, and nothing is started."""
     # these tests also run where only the client is installed
-    monkeypatch.setattr("docmill.cli_run.find_service", lambda: tmp_path)
+    monkeypatch.setattr("docmill.cli.run.find_service", lambda: tmp_path)
     prepare(tmp_path)
     prompt = [] if "-p" in asked else ["-p", "Summarize."]
-    finished = RUNNER.invoke(cli.app, ["run", *asked, *prompt, "-o", "out.jsonl"])
+    finished = RUNNER.invoke(app.app, ["run", *asked, *prompt, "-o", "out.jsonl"])
 
     assert finished.exit_code == 2
     assert finished.stderr.count("\n") == 1
@@ -86,7 +86,7 @@ def test_run_refuses_what_it_cannot_use(
 def test_run_names_a_folder_that_it_may_not_read(tmp_path: Path) -> None:
     """A folder without read permission is refused by name."""
     _no_rights(tmp_path)
-    finished = RUNNER.invoke(cli.app, ["run", "locked", "-p", "Summarize.", "-o", "out.jsonl"])
+    finished = RUNNER.invoke(app.app, ["run", "locked", "-p", "Summarize.", "-o", "out.jsonl"])
 
     assert finished.exit_code == 2
     assert "locked" in finished.stderr
@@ -97,7 +97,7 @@ def test_a_prompt_is_asked_for_by_the_first_document_without(tmp_path: Path) -> 
     _write("a.jsonl", '{"id": "a", "text": "x", "prompt": "?"}\n{"id": "b", "text": "x"}\n')(
         tmp_path
     )
-    finished = RUNNER.invoke(cli.app, ["run", "a.jsonl", "-o", "out.jsonl"])
+    finished = RUNNER.invoke(app.app, ["run", "a.jsonl", "-o", "out.jsonl"])
 
     assert finished.exit_code == 2
     assert "no prompt for b" in finished.stderr
@@ -106,9 +106,9 @@ def test_a_prompt_is_asked_for_by_the_first_document_without(tmp_path: Path) -> 
 
 def test_a_client_alone_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the service beside it, run ends with status 4 and names the ways out."""
-    monkeypatch.setattr("docmill.service_process.BESIDE", tmp_path)
+    monkeypatch.setattr("docmill.cli.service_process.BESIDE", tmp_path)
     _write("a.txt", "x")(tmp_path)
-    finished = RUNNER.invoke(cli.app, ["run", "a.txt", "-p", "Summarize.", "-o", "out.jsonl"])
+    finished = RUNNER.invoke(app.app, ["run", "a.txt", "-p", "Summarize.", "-o", "out.jsonl"])
 
     assert finished.exit_code == 4
     assert "only docmill's client" in finished.stderr
@@ -119,7 +119,7 @@ def test_a_client_alone_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("command", [["status"], ["results", "j"], ["cancel", "j"]])
 def test_without_a_service_the_remedy_is_named(command: list[str]) -> None:
     """Commands that need a running service say how to start or name one."""
-    finished = RUNNER.invoke(cli.app, command)
+    finished = RUNNER.invoke(app.app, command)
 
     assert finished.exit_code == 2
     assert "docmill up" in finished.stderr
@@ -129,7 +129,7 @@ def test_without_a_service_the_remedy_is_named(command: list[str]) -> None:
 def test_a_redis_that_is_not_there_has_a_status_of_its_own(tmp_path: Path) -> None:
     """An unreachable Redis is status 3, and the message never holds the password."""
     url = f"unix://:secret@{tmp_path}/no.sock"
-    finished = RUNNER.invoke(cli.app, ["status", "--redis-url", url])
+    finished = RUNNER.invoke(app.app, ["status", "--redis-url", url])
 
     assert finished.exit_code == 3
     assert "no.sock" in finished.stderr
@@ -138,7 +138,7 @@ def test_a_redis_that_is_not_there_has_a_status_of_its_own(tmp_path: Path) -> No
 
 def test_debug_shows_the_error_as_it_was_raised(tmp_path: Path) -> None:
     """With --debug an error of ours passes through with its traceback."""
-    finished = RUNNER.invoke(cli.app, ["status", "--debug"])
+    finished = RUNNER.invoke(app.app, ["status", "--debug"])
 
     assert isinstance(finished.exception, ConfigError)
 
@@ -146,7 +146,7 @@ def test_debug_shows_the_error_as_it_was_raised(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_teaches(command: str) -> None:
     """Each command's help has the exit statuses and, where it takes input, an example."""
-    shown = RUNNER.invoke(cli.app, [command, "--help"]).output
+    shown = RUNNER.invoke(app.app, [command, "--help"]).output
 
     assert "Exit status" in shown
     assert "--redis-url" in shown
@@ -155,7 +155,7 @@ def test_help_teaches(command: str) -> None:
 def test_the_help_is_quick_and_light() -> None:
     """Showing help loads neither redis nor pydantic, let alone torch."""
     program = (
-        "import sys; from docmill import cli;"
+        "import sys, docmill.cli;"
         "loaded = [name for name in ('redis', 'pydantic', 'torch') if name in sys.modules];"
         "print(loaded)"
     )
@@ -176,6 +176,6 @@ def test_exit_statuses_are_documented() -> None:
 
 def test_standard_output_takes_one_kind_of_data() -> None:
     """Results and the summary's JSON do not go to standard output together."""
-    finished = RUNNER.invoke(cli.app, ["run", "a.txt", "-o", "-", "--json"])
+    finished = RUNNER.invoke(app.app, ["run", "a.txt", "-o", "-", "--json"])
 
     assert finished.exit_code == 2

@@ -23,7 +23,7 @@ from docmill.errors import BrokerUnavailable, DocmillError, ServiceError
 _PACKAGES = ("structlog", "pydantic_settings", "torch", "transformers", "safetensors", "arq")
 
 #: Where a checkout or an image has the service.
-BESIDE = Path(__file__).resolve().parents[1]
+BESIDE = Path(__file__).resolve().parents[2]
 
 Event = dict[str, Any]
 
