@@ -51,6 +51,8 @@ COMMANDS = (
     Command("control", "workers.control"),
 )
 _TICK_S = 0.1
+#: One core tokenises 2 MB/s, more than most engines answer: the other cores are the engine's.
+_FOR_CHILDREN = {"DOCMILL_LOG_FORMAT": "json", "RAYON_NUM_THREADS": "1"}
 
 
 def emit(event: str, **fields: Any) -> None:
@@ -151,7 +153,7 @@ def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -
         emit("redis_ready", model=model.name, **({"url": server.url} if server else {}))
         supervisor = Supervisor(
             COMMANDS,
-            configuration.child_environment(settings, {"DOCMILL_LOG_FORMAT": "json"}),
+            configuration.child_environment(settings, _FOR_CHILDREN),
             emit=emit,
             log=sys.stderr.buffer,
             is_console=log.is_console(settings.log_format),
