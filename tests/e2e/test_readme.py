@@ -84,23 +84,24 @@ def test_the_json_lines_shown_are_accepted(folder: Path, environment: dict[str, 
 @pytest.fixture
 def service_url(folder: Path, environment: dict[str, str]) -> Iterator[str]:
     """The address that `docmill up` tells, once it is ready."""
-    service = subprocess.Popen(
-        [*DOCMILL, "up", "--json"],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [*DOCMILL, "up", "--json"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+    ) as service:
+        try:
+            yield _announced(service)
+        finally:
+            service.send_signal(signal.SIGINT)
+            assert 0 == service.wait(timeout=30)
+
+
+def _announced(service: subprocess.Popen[str]) -> str:
+    """Return the address that a service tells, once it is ready."""
     assert service.stdout is not None
     events = (json.loads(line) for line in service.stdout)
-    try:
-        url = next(event["url"] for event in events if event["event"] == "redis_ready")
-        next(event for event in events if event["event"] == "ready")
-        yield url
-    finally:
-        service.send_signal(signal.SIGINT)
-        assert 0 == service.wait(timeout=30)
-        service.stdout.close()
+    url = next(event["url"] for event in events if event["event"] == "redis_ready")
+    next(event for event in events if event["event"] == "ready")
+    return str(url)
 
 
 def test_the_client_program_writes_answers(

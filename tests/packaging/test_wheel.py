@@ -86,7 +86,7 @@ def test_the_installed_client_imports_without_the_service(installed: Path) -> No
     printed = run(
         str(installed / "bin" / "python"),
         "-c",
-        f"import sys; {blocked}import docmill, docmill.cli; print(docmill.__file__)",
+        f"import sys; {blocked}import docmill, docmill.cli.app; print(docmill.__file__)",
     )
 
     assert Path(printed.strip()).is_relative_to(installed)
