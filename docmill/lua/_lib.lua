@@ -101,7 +101,7 @@ local function verdicts_on(entries, work)
   local verdicts = {}
   for at, e in ipairs(entries) do
     local said = 'LOST'
-    if e.is_owned then _, said = pcall(work, e) end
+    if e.is_owned then said = select(2, pcall(work, e)) end
     verdicts[at] = type(said) == 'table' and said.err or tostring(said)
   end
   return verdicts
@@ -229,4 +229,5 @@ local function bury(stream, consumer, e, reason, body)
   leave_backlog(e.b)
   settle(e.j, 'failed', e.h, body, 'run', stop_running(e.j, e.i))
   release_followers(e.f or '', e.i)
+  write_counts()
 end

@@ -5,6 +5,6 @@
 local stream, group, consumer, entry = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local e = owns(stream, group, consumer, entry) and fields_of(stream, entry)
 if not e then return 'LOST' end
-drop_entry(stream, group, entry)
+drop_entries(group, {{stream = stream, id = entry}})
 bury(stream, consumer, e, ARGV[5], ARGV[6])
 return 'OK'

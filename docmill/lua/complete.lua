@@ -6,17 +6,60 @@
 -- Returns per entry: 'OK', 'LOST' (somebody else has it; nothing was written), or why it failed.
 local group, consumer, cache_ttl_s = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local entries = named_entries(group, consumer, 4, 9)
-local owned, requests, running = {}, {}, {}
-local shared, leads, followed, answered = {}, {}, {}, {}
+local owned, requests, shared, leads = {}, {}, {}, {}
 for _, e in ipairs(entries) do
+  e.f, e.h, e.outcome, e.body = unpack(ARGV, e.at + 5, e.at + 8)
   if e.is_owned then
-    e.f, e.h, e.outcome, e.body = unpack(ARGV, e.at + 5, e.at + 8)
     owned[#owned + 1] = e
     requests[#requests + 1] = e.i
     if e.f ~= '' then
       shared[#shared + 1] = e.f
       leads[#leads + 1] = k_lead(e.f)
-      followed[#followed + 1] = k_followers(e.f)
     end
   end
 end
+if #owned == 0 then return verdicts_on(entries) end
+
+drop_entries(group, owned)
+local running = {} -- request id -> since when
+for at, since in ipairs(redis.call('ZMSCORE', K_RUNNING, unpack(requests))) do
+  running[requests[at]] = since
+end
+redis.call('ZREM', K_RUNNING, unpack(requests))
+local leaders, spent = {}, {} -- fingerprint -> request id; keys that go with their leaders
+if #shared > 0 then
+  for at, leader in ipairs(redis.call('MGET', unpack(leads))) do leaders[shared[at]] = leader end
+end
+
+-- Gives the leader's body to those who waited for it.
+local function answer_followers(e)
+  local flat = redis.call('LRANGE', k_followers(e.f), 0, -1)
+  for at = 1, #flat, 6 do
+    leave_backlog(flat[at + 3])
+    settle(flat[at + 1], e.outcome, flat[at + 4], e.body, 'follower', false)
+  end
+end
+
+local function complete(e)
+  leave_backlog(e.b)
+  local was_running = running[e.i]
+  running[e.i] = nil
+  if was_running then count(e.j, 'running', -1) end
+  settle(e.j, e.outcome, e.h, e.body, 'run', was_running)
+  if e.outcome ~= 'succeeded' then
+    release_followers(e.f, e.i)
+    return 'OK'
+  end
+  if e.f ~= '' and cache_ttl_s > 0 then redis.call('SET', k_cached(e.f), e.body, 'EX', cache_ttl_s) end
+  if leaders[e.f] == e.i then
+    spent[#spent + 1] = k_lead(e.f)
+    spent[#spent + 1] = k_followers(e.f)
+    answer_followers(e)
+  end
+  return 'OK'
+end
+
+local verdicts = verdicts_on(entries, complete)
+if #spent > 0 then redis.call('DEL', unpack(spent)) end
+write_counts()
+return verdicts

@@ -5,54 +5,76 @@
 --         'ready':  ready stream, prepared bytes, fingerprint ('' = never shared)
 --         'settle': outcome, body bytes, ''
 -- Returns per entry: 'READY', 'FOLLOWS', 'CACHED', 'SETTLED', 'DROPPED' (its job was cancelled or is
--- gone), 'LOST' (the entry is somebody else's; nothing was written), or why it failed.
+-- gone), 'LOST' (the entry is somebody else's; nothing was written), or why it failed (nothing was
+-- written, and the entry is still this consumer's).
 local group, consumer = ARGV[1], ARGV[2]
-
--- The answer stored for the fingerprint, or whom to follow; neither: this request is to lead.
-local function shared(e, fp)
-  if fp == '' then return nil, nil end
-  local cached = redis.call('GET', k_cached(fp))
-  local leader = not cached and redis.call('GET', k_lead(fp))
-  return cached, leader and leader ~= e.i
-end
-
-local function settle_now(e, outcome, body, how)
-  leave_backlog(e.b)
-  settle(e.j, outcome, e.h, body, how, false)
-end
-
-local function end_entry(stream, entry, e, verdict, first, second, fp)
-  if not owns(stream, group, consumer, entry) then return 'LOST' end
-  local cached, follows = shared(e, fp)
-  local whole = follows and fields_of(stream, entry)
-  local wanted = is_wanted(e.j)
-  -- before any other write: a first write that needs memory would be refused when there is none
-  drop_entry(stream, group, entry)
-  if follows and not whole then return 'LOST' end
-  if not wanted then
-    leave_backlog(e.b)
-    return 'DROPPED'
-  elseif verdict == 'settle' then
-    settle_now(e, first, second, 'rejected')
-    return 'SETTLED'
-  elseif cached then
-    settle_now(e, 'succeeded', cached, 'cached')
-    return 'CACHED'
-  elseif follows then
-    local tier = string.match(stream, '([^:]+)$')
-    redis.call('RPUSH', k_followers(fp), e.i, e.j, tier, e.b, e.h, whole.d)
-    return 'FOLLOWS'
+local entries = named_entries(group, consumer, 3, 10)
+local shared, names = {}, {}
+for _, e in ipairs(entries) do
+  e.h, e.verdict, e.first, e.second, e.f = unpack(ARGV, e.at + 5, e.at + 9)
+  if e.is_owned and e.f ~= '' then
+    shared[#shared + 1] = e.f
+    names[#names + 1] = k_cached(e.f)
+    names[#names + 1] = k_lead(e.f)
   end
-  if fp ~= '' then redis.call('SET', k_lead(fp), e.i) end
-  redis.call('XADD', first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1, 'p', second, 'f', fp)
+end
+local stored, leaders = {}, {} -- fingerprint -> the answer's bytes; -> request id
+if #shared > 0 then
+  local values = redis.call('MGET', unpack(names))
+  for at, fp in ipairs(shared) do
+    stored[fp], leaders[fp] = values[2 * at - 1], values[2 * at]
+  end
+end
+
+local function follow(e)
+  local whole = fields_of(e.stream, e.id)
+  if not whole then return 'LOST' end
+  local tier = string.match(e.stream, '([^:]+)$')
+  redis.call('RPUSH', k_followers(e.f), e.i, e.j, tier, e.b, e.h, whole.d)
+  return 'FOLLOWS'
+end
+
+local led = {} -- flat: the key of each new leader, and its request id
+
+local function make_ready(e)
+  redis.call('XADD', e.first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1, 'p', e.second,
+    'f', e.f)
+  if e.f ~= '' then
+    leaders[e.f] = e.i
+    led[#led + 1] = k_lead(e.f)
+    led[#led + 1] = e.i
+  end
   return 'READY'
 end
 
-local verdicts = {}
-for at = 3, #ARGV, 10 do
-  local e = {i = ARGV[at + 2], j = ARGV[at + 3], b = ARGV[at + 4], h = ARGV[at + 5]}
-  -- one entry's failure must not keep the others from being told
-  local _, verdict = pcall(end_entry, ARGV[at], ARGV[at + 1], e, unpack(ARGV, at + 6, at + 9))
-  verdicts[#verdicts + 1] = type(verdict) == 'table' and verdict.err or tostring(verdict)
+local ended = {}
+
+-- At most one write of each entry can fail, and it comes before all counting.
+local function end_entry(e)
+  local said
+  if not is_wanted(e.j) then
+    said = 'DROPPED'
+    leave_backlog(e.b)
+  elseif e.verdict == 'settle' then
+    said = 'SETTLED'
+    settle(e.j, e.first, e.h, e.second, 'rejected', false)
+    leave_backlog(e.b)
+  elseif stored[e.f] then
+    said = 'CACHED'
+    settle(e.j, 'succeeded', e.h, stored[e.f], 'cached', false)
+    leave_backlog(e.b)
+  elseif leaders[e.f] and leaders[e.f] ~= e.i then
+    said = follow(e)
+  else
+    said = make_ready(e)
+  end
+  ended[#ended + 1] = e
+  return said
 end
+
+open_writes()
+local verdicts = verdicts_on(entries, end_entry)
+drop_entries(group, ended)
+if #led > 0 then redis.call('MSET', unpack(led)) end
+write_counts()
 return verdicts

@@ -9,7 +9,7 @@ local stream, group, owner, entry, heartbeat = ARGV[1], ARGV[2], ARGV[3], ARGV[4
 if heartbeat ~= '' and redis.call('EXISTS', heartbeat) == 1 then return 'LOST' end
 if not owns(stream, group, owner, entry) then return 'LOST' end
 local e = fields_of(stream, entry)
-drop_entry(stream, group, entry)
+drop_entries(group, {{stream = stream, id = entry}})
 if not e then return 'LOST' end
 if not is_whole(e) then
   bury(stream, owner, e, 'malformed', '')
@@ -17,6 +17,7 @@ if not is_whole(e) then
 end
 if not is_wanted(e.j) then
   drop_unwanted(e)
+  write_counts()
   return 'DROPPED'
 end
 local deliveries = tonumber(e.n) + tonumber(ARGV[6])
@@ -25,6 +26,7 @@ if deliveries > tonumber(ARGV[7]) then
   return 'DEAD'
 end
 stop_running(e.j, e.i)
+write_counts()
 e.n = deliveries
 local flat = {}
 for name, value in pairs(e) do flat[#flat + 1] = name; flat[#flat + 1] = value end

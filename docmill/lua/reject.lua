@@ -4,6 +4,7 @@
 local job = ARGV[1]
 if redis.call('EXISTS', k_job(job)) == 0 then return 'CLOSED' end
 if redis.call('SADD', k_ids(job), ARGV[2]) == 0 then return 'SEEN' end
-redis.call('HINCRBY', k_job(job), 'submitted', 1)
+count(job, 'submitted', 1)
 settle(job, 'failed', ARGV[3], ARGV[4], 'rejected', true)
+write_counts()
 return 'OK'

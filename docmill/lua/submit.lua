@@ -9,21 +9,25 @@ local b = redis.call('HMGET', K_BACKLOG, 'docs', 'bytes', 'max_docs', 'max_bytes
 local docs, bytes = tonumber(b[1] or 0), tonumber(b[2] or 0)
 local max_docs = tonumber(b[3] or DEFAULT_MAX_DOCS)
 local max_bytes = tonumber(b[4] or DEFAULT_MAX_BYTES)
-local num_new, new_bytes = 0, 0
+local custom_ids, seen, accepted, new_bytes = {}, {}, {}, 0
+for at = 3, #ARGV, 6 do custom_ids[#custom_ids + 1] = ARGV[at] end
+for at, is_member in ipairs(redis.call('SMISMEMBER', k_ids(job), unpack(custom_ids))) do
+  seen[custom_ids[at]] = is_member == 1
+end
 
 local function accept(custom_id, request, header, document, digest, spec)
   -- before any refusal: the sender leaves the spec out from now on
   if spec ~= '' then redis.call('HSETNX', k_specs(job), digest, spec) end
-  if redis.call('SISMEMBER', k_ids(job), custom_id) == 1 then return 'SEEN' end
+  if seen[custom_id] then return 'SEEN' end
   if known[2] then return 'CANCELLED' end
   local size = #document
   -- an empty backlog takes any one document, so that a large one cannot wait for ever
-  local depth, held = docs + num_new, bytes + new_bytes
+  local depth, held = docs + #accepted, bytes + new_bytes
   if depth >= max_docs or (depth > 0 and held + size > max_bytes) then return 'FULL' end
   redis.call('XADD', k_intake(tier), '*', 'i', request, 'j', job, 'h', header, 'd', document,
     'b', size, 'n', 1)
-  redis.call('SADD', k_ids(job), custom_id)
-  num_new, new_bytes = num_new + 1, new_bytes + size
+  seen[custom_id] = true
+  accepted[#accepted + 1], new_bytes = custom_id, new_bytes + size
   return 'OK'
 end
 
@@ -37,9 +41,10 @@ for at = 3, #ARGV, 6 do
   end
   verdicts[#verdicts + 1] = verdict
 end
-if num_new > 0 then
-  redis.call('HINCRBY', k_job(job), 'submitted', num_new)
-  redis.call('HINCRBY', K_BACKLOG, 'docs', num_new)
+if #accepted > 0 then
+  redis.call('SADD', k_ids(job), unpack(accepted))
+  redis.call('HINCRBY', k_job(job), 'submitted', #accepted)
+  redis.call('HINCRBY', K_BACKLOG, 'docs', #accepted)
   redis.call('HINCRBY', K_BACKLOG, 'bytes', new_bytes)
 end
 return verdicts

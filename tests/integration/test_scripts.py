@@ -28,9 +28,11 @@ class Worker:
         self.documents = documents
         self.name = name
 
-    def take(self, count: int = 100) -> list[tuple[str, str, dict[bytes, bytes]]]:
+    def take(
+        self, count: int = 100, stream: str | None = None
+    ) -> list[tuple[str, str, dict[bytes, bytes]]]:
         """Read ready entries."""
-        stream = self.documents.ready()
+        stream = stream or self.documents.ready()
         replies = self.documents.client.xreadgroup(GROUP, self.name, {stream: ">"}, count=count)
         return [
             (stream, entry_id.decode(), fields)
@@ -115,6 +117,15 @@ def test_a_custom_id_is_accepted_once(documents: Documents) -> None:
     assert documents.backlog() == {"docs": 1, "bytes": 4}
 
 
+def test_a_custom_id_is_accepted_once_within_a_call(documents: Documents) -> None:
+    """The first of two equal custom ids in one call is taken."""
+    documents.open()
+
+    assert documents.submit_all([("a", b"1"), ("b", b"2"), ("a", b"3")]) == [b"OK", b"OK", b"SEEN"]
+    assert documents.counts() == {"submitted": 2}
+    assert documents.backlog() == {"docs": 2, "bytes": 2}
+
+
 def test_a_full_backlog_refuses_without_a_trace(documents: Documents) -> None:
     """A refused document can be sent again later."""
     documents.client.hset(documents.keys.backlog, "max_docs", 1)
@@ -170,6 +181,46 @@ def test_one_call_completes_what_it_owns_and_no_more(documents: Documents, worke
     assert worker.complete(first, second, third, third) == [b"OK", b"LOST", b"OK", b"LOST"]
     assert documents.counts() == {"submitted": 3, "succeeded": 2}
     assert documents.backlog()["docs"] == 1
+
+
+def test_entries_are_found_however_they_lie_among_others(
+    documents: Documents, worker: Worker
+) -> None:
+    """One call may name entries in any order, of two streams, far apart, and a stranger's."""
+    documents.put([f"d{number}" for number in range(40)])
+    documents.client.xgroup_create(documents.ready("interactive"), GROUP, id="0", mkstream=True)
+    documents.submit("urgent", tier="interactive")
+    documents.prepare(tier="interactive")
+    other = Worker(documents, "w2")
+    (lost,) = other.take(1)
+    taken = worker.take()
+    (urgent,) = worker.take(stream=documents.ready("interactive"))
+    named = [taken[38], lost, urgent, taken[0], taken[19]]
+
+    assert worker.begin(*named) == [b"RUN", b"LOST", b"RUN", b"RUN", b"RUN"]
+    assert worker.complete(*named) == [b"OK", b"LOST", b"OK", b"OK", b"OK"]
+    assert worker.complete(*named) == [b"LOST"] * 5
+    assert documents.counts() == {"submitted": 41, "succeeded": 4}
+    assert documents.backlog()["docs"] == 37
+
+
+def test_an_entry_that_cannot_be_made_ready_stays(documents: Documents) -> None:
+    """A document whose writing fails is still its owner's, and can be handed back."""
+    documents.client.set(documents.ready(bucket=1), "not a stream")
+    documents.open()
+    documents.submit("a")
+
+    (verdict,) = documents.prepare(bucket=1, fingerprint="fp")
+
+    assert verdict.startswith(b"WRONGTYPE")
+    assert documents.backlog() == {"docs": 1, "bytes": 4}
+
+    intake = documents.keys.intake("batch")
+    ((entry_id, _),) = documents.client.xrange(intake)
+    owned = (intake, GROUP, "preparer", entry_id)
+
+    assert documents.scripts.call("redeliver", *owned, "", 1, LIMIT, FAILED.encode()) == b"BACK"
+    assert documents.prepare(fingerprint="fp") == [b"READY"]
 
 
 def test_a_failing_entry_leaves_the_others_counted(documents: Documents, worker: Worker) -> None:
@@ -428,10 +479,11 @@ class Chaos:
         self.random.choice(steps)()
 
     def _submit(self) -> None:
-        self.num_submitted += 1
-        job_id = self.random.choice(self.job_ids[-2:])
-        document = b"x" * self.random.randrange(1, 50)
-        self.documents.submit(f"c{self.num_submitted}", job_id=job_id, document=document)
+        told = []
+        for _ in range(self.random.randrange(1, 4)):
+            self.num_submitted += self.random.choice((1, 1, 1, 0))  # the same id again
+            told.append((f"c{self.num_submitted}", b"x" * self.random.randrange(1, 50)))
+        self.documents.submit_all(told, self.random.choice(self.job_ids[-2:]))
 
     def _prepare(self) -> None:
         self.documents.prepare(fingerprint=self.random.choice(("", "f1", "f2", "f3")))
@@ -453,12 +505,17 @@ class Chaos:
         return self.held.pop(self.random.randrange(len(self.held)))
 
     def _complete(self) -> None:
-        if picked := self._pick():
-            worker, taken = picked
-            outcome = self.random.choice(("succeeded", "succeeded", "failed", "expired"))
+        for worker in self.workers:
+            mine = [taken for holder, taken in self.held if holder is worker]
+            named = self.random.sample(mine, self.random.randrange(len(mine) + 1))
+            if named:
+                outcome = self.random.choice(("succeeded", "succeeded", "failed", "expired"))
+                self.held = [one for one in self.held if one[1] not in named]
 
-            assert worker.complete(taken, outcome=outcome) == [b"OK"]
-            assert worker.complete(taken, outcome=outcome) == [b"LOST"]
+                assert worker.complete(*named, named[0], outcome=outcome) == [
+                    *[b"OK"] * len(named),
+                    b"LOST",
+                ]
 
     def _redeliver(self) -> None:
         if picked := self._pick():

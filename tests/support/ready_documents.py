@@ -51,20 +51,34 @@ class Documents:
         deadline_at: float | None = None,
     ) -> bytes:
         """Submit one document; its request id is job and custom id."""
-        header = Header(
-            request_id=f"{job_id}.{custom_id}",
-            job_id=job_id,
-            custom_id=custom_id,
-            spec=SPEC.digest(),
-            tier=tier,
-            submitted_at=submitted_at,
-            deadline_at=deadline_at,
-        )
-        told = (custom_id, header.request_id, header.encode(), document)
-        verdicts: list[bytes] = self.scripts.call(
-            "submit", job_id, tier, *told, SPEC.digest(), SPEC.encode()
-        )
-        return verdicts[0]
+        told = [(custom_id, document)]
+        (verdict,) = self.submit_all(told, job_id, tier, submitted_at, deadline_at)
+        return verdict
+
+    def submit_all(
+        self,
+        told: Sequence[tuple[str, bytes]],
+        job_id: str = "job",
+        tier: str = "batch",
+        submitted_at: float = NOW,
+        deadline_at: float | None = None,
+    ) -> list[bytes]:
+        """Submit documents, custom id and bytes each, by one call."""
+        args: list[str | bytes] = []
+        for custom_id, document in told:
+            header = Header(
+                request_id=f"{job_id}.{custom_id}",
+                job_id=job_id,
+                custom_id=custom_id,
+                spec=SPEC.digest(),
+                tier=tier,
+                submitted_at=submitted_at,
+                deadline_at=deadline_at,
+            )
+            args += [custom_id, header.request_id, header.encode(), document]
+            args += [SPEC.digest(), SPEC.encode()]
+        verdicts: list[bytes] = self.scripts.call("submit", job_id, tier, *args)
+        return verdicts
 
     def prepare(
         self,
@@ -76,11 +90,11 @@ class Documents:
         fingerprint: str = "",
         record: bytes | None = None,
     ) -> list[bytes]:
-        """Make every submitted document of a tier ready; without a prompt, each gets its own."""
+        """Make a tier's documents ready by one call; without a prompt, each gets its own."""
         intake = self.keys.intake(tier)
         ensure_groups(self.client, [intake])
         replies = self.client.xreadgroup(GROUP, "preparer", {intake: ">"}, count=100_000)
-        verdicts: list[bytes] = []
+        told: list[str | bytes] = []
         for entry_id, fields in replies[0][1] if replies else []:
             own = list(np.frombuffer(fields[b"i"].ljust(64, b" "), dtype="<u4"))
             prepared = Prepared(
@@ -92,11 +106,9 @@ class Documents:
                 warnings=("repaired",),
             )
             data = record if record is not None else prepared.encode()
-            told = [fields[name] for name in (b"i", b"j", b"b", b"h")]
-            verdict = ("ready", self.ready(tier, bucket), data, fingerprint)
-            verdicts += self.scripts.call(
-                "prepare", GROUP, "preparer", intake, entry_id, *told, *verdict
-            )
+            told += [intake, entry_id, *(fields[name] for name in (b"i", b"j", b"b", b"h"))]
+            told += ["ready", self.ready(tier, bucket), data, fingerprint]
+        verdicts: list[bytes] = self.scripts.call("prepare", GROUP, "preparer", *told)
         return verdicts
 
     def ready(self, tier: str = "batch", bucket: int = 0) -> str:
