@@ -188,10 +188,15 @@ def _reason(error: BaseException, text: str) -> str:
     return text or type(error).__name__
 
 
-def is_out_of_memory(error: object) -> bool:
-    """Tell whether Redis refused a write for want of memory; nothing was written."""
-    return isinstance(error, OutOfMemoryError) or (
-        isinstance(error, ResponseError) and str(error).startswith("OOM")
+def is_out_of_memory(reply: object) -> bool:
+    """Tell whether Redis refused a write for want of memory; nothing was written.
+
+    A script answers so for one document of several, in bytes.
+    """
+    if isinstance(reply, bytes):
+        return reply.startswith(b"OOM")
+    return isinstance(reply, OutOfMemoryError) or (
+        isinstance(reply, ResponseError) and str(reply).startswith("OOM")
     )
 
 

@@ -143,3 +143,24 @@ def test_a_redis_without_memory_is_waited_for(
 
         assert 1 <= first.status().submitted
         assert not sender.is_alive()
+
+
+def test_memory_that_runs_out_in_mid_submission_is_waited_for(
+    namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Documents that Redis has no room for are sent again until it has; none is lost."""
+    texts = [str(number) * 1000 for number in range(1000)]
+    with running_redis() as server, redis.Redis.from_url(server.url) as raw:
+        small = Client(server.url, namespace)
+        raw.config_set("maxmemory", raw.info("memory")["used_memory"] + 1_000_000)
+        sender = threading.Thread(
+            target=small.submit, args=(texts,), kwargs={"prompt": "Answer", "job_id": "large"}
+        )
+        with caplog.at_level(logging.WARNING, "docmill"):
+            sender.start()
+            wait_until(lambda: "waiting for room" in caplog.text)
+        raw.config_set("maxmemory", 0)
+        sender.join(10)
+
+        assert not sender.is_alive()
+        assert len(texts) == small.job("large").status().submitted

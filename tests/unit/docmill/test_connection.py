@@ -86,4 +86,5 @@ def test_want_of_memory_is_recognised() -> None:
     assert is_out_of_memory(redis.OutOfMemoryError("x"))
     assert is_out_of_memory(redis.ResponseError("OOM command not allowed"))
     assert not is_out_of_memory(redis.ResponseError("no OOM"))
+    assert is_out_of_memory(b"OOM command not allowed")
     assert not is_out_of_memory(b"OK")
