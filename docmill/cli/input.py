@@ -4,6 +4,8 @@ What could not run at all is refused here as a whole, in one line; a single bad 
 becomes an error record when its turn comes. May import docmill.intake and docmill.request.
 """
 
+import contextlib
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,13 +23,15 @@ def look_through(
     """Read all input once and refuse what could not run.
 
     Raises:
-        IntakeError: Nothing to read, a custom id stands twice, there is no prompt, or the output
-            is one of the inputs.
+        IntakeError: Nothing to read, a custom id stands twice, there is no prompt, the output is
+            one of the inputs, or an input is no file and no folder.
         JobRejected: An option cannot be used.
 
     Cost: One pass over the files; memory grows with the number of custom ids only.
     """
     book = SpecBook(options)
+    for name in inputs:
+        _refuse_pipe(name)
     found = scan_items(_checked(inputs, book, output))
     if found.duplicates:
         more = f" (and {found.num_duplicates - 1:,} more)" if found.num_duplicates > 1 else ""
@@ -37,6 +41,14 @@ def look_through(
     if not found.count and not found.num_problems:
         raise IntakeError(f"there are no documents in {', '.join(inputs)}")
     return found
+
+
+def _refuse_pipe(name: str) -> None:
+    """Refuse what gives its content only once: it is looked through first, and then read again."""
+    with contextlib.suppress(OSError):  # intake words it
+        mode = Path(name).stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise IntakeError(f"input {name} is no file and no folder: save its content to a file")
 
 
 def _checked(inputs: Sequence[str], book: SpecBook, output: Path | None) -> Iterator[Item]:

@@ -5,6 +5,7 @@ earlier run are taken out, because their documents run again, and so is a last l
 run left torn. Everything else in the file stays byte for byte. May import docmill.results.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -49,14 +50,20 @@ class OutputFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            # others cannot be read back: a pipe never ends, and neither does /dev/full
+            if path.exists() and not path.is_file() and not path.samefile(os.devnull):
+                raise IntakeError(f"output {path} is no file; choose one, or - for standard output")
             self._file: IO[bytes] = path.open("a+b")
         except OSError as error:
-            raise IntakeError(f"output {path} cannot be written: {error.strerror}") from error
+            raise self._cannot_write(error) from error
         try:
             self._lock()
             self.earlier = self._look()
             if not self.earlier.is_clean:
                 self._clean()
+        except OSError as error:
+            self._file.close()
+            raise self._cannot_write(error) from error
         except BaseException:
             self._file.close()
             raise
@@ -111,7 +118,7 @@ class OutputFile:
             fcntl.flock(cleaned, fcntl.LOCK_EX)
             Path(name).replace(self.path)
         except BaseException:
-            cleaned.close()
+            _close(cleaned)
             Path(name).unlink(missing_ok=True)
             raise
         self._file.close()
@@ -121,14 +128,31 @@ class OutputFile:
         """Add one result; it survives the end of this process.
 
         Raises:
-            IntakeError: The disk is full, or the file cannot be written any more.
+            IntakeError: The disk is full, the file cannot be written any more, or it is gone.
         """
         try:
             self._file.write(result.to_json().encode() + b"\n")
             self._file.flush()
+            is_in_place = os.path.samestat(self.path.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            is_in_place = False
         except OSError as error:
-            raise IntakeError(f"output {self.path} cannot be written: {error.strerror}") from error
+            raise self._cannot_write(error) from error
+        if not is_in_place:
+            raise IntakeError(
+                f"output {self.path} was removed or replaced while it was written; run the same "
+                "command again"
+            )
+
+    def _cannot_write(self, error: OSError) -> IntakeError:
+        return IntakeError(f"output {self.path} cannot be written: {error.strerror}")
 
     def close(self) -> None:
         """Close the file and give it free."""
-        self._file.close()
+        _close(self._file)
+
+
+def _close(file: IO[bytes]) -> None:
+    """Close a file; closing tries once more to write what could not be written, which was told."""
+    with contextlib.suppress(OSError):
+        file.close()

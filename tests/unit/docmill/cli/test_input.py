@@ -1,6 +1,7 @@
 """Looking through the command line's input before anything starts."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ def test_bad_lines_do_not_stop_the_good_ones(tmp_path: Path) -> None:
     found = look_through(inputs, ASKED)
 
     assert (found.count, found.num_problems) == (1, 1)
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """What can be read only once would be empty, or never end, at the second look."""
+    os.mkfifo(tmp_path / "in.jsonl")
+
+    with pytest.raises(IntakeError, match=r"in\.jsonl is no file and no folder"):
+        look_through([str(tmp_path / "in.jsonl")], ASKED)
 
 
 def test_answers_to_the_same_question_are_done(tmp_path: Path) -> None:

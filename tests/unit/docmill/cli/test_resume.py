@@ -1,6 +1,9 @@
 """The output file: what is kept of an earlier run, and what is tried again."""
 
 import json
+import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,12 @@ BAD = Result("bad", "failed", error=Failure(code="empty_document", message="empt
 def _write(path: Path, *results: Result, tail: str = "") -> None:
     lines = [result.to_json() + "\n" for result in results]
     path.write_text("".join(lines) + tail, encoding="utf-8")
+
+
+def _touched(folder: Path) -> Path:
+    path = folder / "cleaned"
+    path.touch()
+    return path
 
 
 def test_a_new_file_starts_empty(tmp_path: Path) -> None:
@@ -112,3 +121,65 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A missing folder is refused with its path."""
     with pytest.raises(IntakeError, match=r"nowhere/out\.jsonl cannot be written"):
         OutputFile(tmp_path / "nowhere" / "out.jsonl")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/full")])
+def test_what_cannot_be_read_back_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """A pipe or a device holds no answers of an earlier run, and may give bytes for ever."""
+    make(tmp_path / "out.jsonl")
+
+    with pytest.raises(IntakeError, match=r"out\.jsonl is no file"):
+        OutputFile(tmp_path / "out.jsonl")
+
+
+def test_answers_may_be_thrown_away() -> None:
+    """The null device takes results, as anywhere."""
+    output = OutputFile(Path(os.devnull))
+    output.write(GOOD)
+    output.close()
+
+    assert output.earlier.answered == {}
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: path.with_name("new").replace(path)])
+def test_a_file_that_is_taken_away_is_noticed(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    """Results that nobody could find are not written on and on."""
+    path = tmp_path / "out.jsonl"
+    path.with_name("new").touch()
+    output = OutputFile(path)
+    output.write(GOOD)
+    change(path)
+
+    with pytest.raises(IntakeError, match="removed or replaced"):
+        output.write(GOOD)
+    output.close()
+
+
+def test_a_full_disk_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing, which tries to write what is left once more, does not hide what was said."""
+    output = OutputFile(tmp_path / "out.jsonl")
+    full = Path("/dev/full").open("wb")  # noqa: SIM115 - closed as the output's file
+    output._file.close()
+    monkeypatch.setattr(output, "_file", full)
+
+    with pytest.raises(IntakeError, match="No space left on device"):
+        output.write(GOOD)
+    output.close()
+
+    assert full.closed
+
+
+def test_a_full_disk_is_told_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room to take errors out, nothing is run and nothing is left behind."""
+    path = tmp_path / "out.jsonl"
+    _write(path, GOOD, BAD)
+    full = Path("/dev/full").open("wb")  # noqa: SIM115 - closed as the output's file
+    monkeypatch.setattr(os, "fdopen", lambda handle, mode: full)
+    monkeypatch.setattr(tempfile, "mkstemp", lambda **kwargs: (-1, str(_touched(tmp_path))))
+
+    with pytest.raises(IntakeError, match="No space left on device"):
+        OutputFile(path)
+
+    assert [path] == list(tmp_path.iterdir())
