@@ -109,7 +109,11 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _is_file_or_broken_link(entry: os.DirEntry[str]) -> bool:
-    return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
+    try:
+        is_file = entry.is_file()
+    except OSError:  # a link that leads back to itself
+        return True
+    return is_file or (entry.is_symlink() and not os.path.exists(entry.path))
 
 
 def _read_file(path: Path, name: str, encoding: str, max_bytes: int) -> Iterator[Item]:

@@ -113,13 +113,17 @@ def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_below_a_folder_is_refused_alone(folder: Path) -> None:
-    """A broken link is an error record; the others run."""
+    """A link to nowhere or to itself is an error record; the others run."""
     (folder / "aa.txt").symlink_to("nowhere")
+    (folder / "ab.txt").symlink_to("ab.txt")
 
     items = {item.custom_id: item for item in read("papers")}
 
-    assert isinstance(items["aa.txt"], Refusal)
-    assert (Reason.UNREADABLE, 4) == (items["aa.txt"].code, len(items))
+    for name in ("aa.txt", "ab.txt"):
+        item = items[name]
+        assert isinstance(item, Refusal)
+        assert Reason.UNREADABLE == item.code
+    assert 5 == len(items)
 
 
 def test_links_to_folders_are_not_followed(folder: Path) -> None:
