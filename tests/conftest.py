@@ -19,7 +19,7 @@ from tests.support.redis_server import running_redis
 for name in [name for name in os.environ if name.startswith("DOCMILL_")]:  # noqa: TID251
     del os.environ[name]  # noqa: TID251 - a developer's own settings must not reach the tests
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # noqa: TID251 - no test may reach a model hub
-# tiny models gain nothing from threads, and where the cores are busy two of them wait for each other
+# tiny models gain nothing from threads; on busy cores two of them only wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # noqa: TID251 - read by torch when it is imported
 
 LEVELS = ("unit", "contract", "integration", "e2e", "gpu", "packaging")
