@@ -145,6 +145,10 @@ def _options(
         "logfile": str(log_path),
         "appendonly": "yes" if is_durable else "no",
         "appendfsync": "everysec",
+        # the file grows by all that passes through a queue; rewriting it copies what is waiting
+        "auto-aof-rewrite-min-size": "256mb",
+        # histograms of each command's times, which nobody reads
+        "latency-tracking": "no",
         "save": "",
         "maxmemory": str(max_memory_bytes),
         "maxmemory-policy": "noeviction",
