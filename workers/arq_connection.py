@@ -36,6 +36,7 @@ def arq_redis(url: str, queue: str) -> ArqRedis:
     """
     pool = connect(url, name="docmill-arq").connection_pool
     parameters = dict(pool.connection_kwargs) | {"retry": Retry(NoBackoff(), 0)}
+    parameters.pop("command_packer", None)  # asyncio's connections know none
     client: ArqRedis
     if isinstance(pool, SentinelConnectionPool):
         client = _by_sentinel(pool, parameters)
