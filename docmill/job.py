@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from docmill.errors import JobNotFound, ResultExpired, ResultTimeout
-from docmill.link import BLOCK_S, Link
+from docmill.link import BLOCK_S, Link, pause
 from docmill.progress import Reporter, show_progress
 from docmill.results import Result
 
 #: Results fetched at once.
 PAGE_RESULTS = 256
+
+#: Seconds between two reads of results, so that those in quick succession share one.
+PAUSE_S = 0.01
 
 #: Seconds between two looks at a job that is waited for.
 POLL_S = 0.25
@@ -108,6 +111,7 @@ class Cursor:
         self._job = job
         self._patience = Patience(timeout)
         self._last_id = (after or "0-0").encode()
+        self._read_next_at = 0.0
 
     def poll(self) -> list[Result] | None:
         """Return the results that came since the last call, perhaps none; None at the job's end.
@@ -117,6 +121,7 @@ class Cursor:
 
         Cost: Waits up to `BLOCK_S`.
         """
+        pause(max(0.0, self._read_next_at - time.monotonic()))
         status, entries = self._read()
         if not entries and status.is_finished:
             return None
@@ -125,6 +130,8 @@ class Cursor:
         if entries:
             self._last_id = entries[-1][0]
             self._patience.renew()
+            if len(entries) < PAGE_RESULTS:
+                self._read_next_at = time.monotonic() + PAUSE_S
         elif self._patience.is_over:
             raise ResultTimeout(
                 f"job {self._job.id!r} gave no result for {self._patience.timeout_s:g} s; it is "

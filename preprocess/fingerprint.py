@@ -43,7 +43,8 @@ class Fingerprints:
         if not self.is_shareable:
             return ""
         digest = self._start.copy()
-        digest.update(_frame(tokens))
+        digest.update(_length(tokens))  # two updates, because joining would copy the prompt
+        digest.update(tokens)
         if truncation or warnings:
             report = (truncation.model_dump() if truncation else None, warnings)
             digest.update(_frame(msgpack.packb(report)))
@@ -51,4 +52,8 @@ class Fingerprints:
 
 
 def _frame(field: bytes) -> bytes:
-    return struct.pack("<Q", len(field)) + field
+    return _length(field) + field
+
+
+def _length(field: bytes) -> bytes:
+    return struct.pack("<Q", len(field))

@@ -156,7 +156,7 @@ class Preprocessor:
         if isinstance(cut, Failure):
             return Refused(cut)
         kept = tokens[: cut.kept_tokens] if cut else tokens
-        prompt = plan.leading + _pack(kept) + plan.trailing
+        prompt = b"".join((plan.leading, _pack(kept), plan.trailing))
         warnings = self._warnings(item.text)
         prepared = Prepared(
             tokens=prompt,

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import msgpack
+
 from docmill.errors import BrokerUnavailable
 from docmill.keys import GROUP
 from docmill.scripts import Scripts
-from docmill.wire import Body, Failure, Timings, Usage
+from docmill.wire import SCHEMA_VERSION, Body, Failure, Outcome
 from engine.base import RowDone
 from workers import log
 from workers.leases import Lease
@@ -23,53 +25,64 @@ from workers.streams import Outage, insist
 
 #: Results written by one call, which Redis carries out in about 2 ms.
 _CALL_SIZE = 64
+#: Between two calls: results that come in quick succession share one, and the first waits for none.
+_PAUSE_S = 0.01
 _MAX_MESSAGE_LEN = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What answers: goes into every body."""
+    """What answers: goes into every body, and says how documents end."""
 
     model: str
     model_version: str
     config_version: str
 
-    def answer(self, lease: Lease, done: RowDone) -> Body:
-        """Return the body of a document that the engine answered."""
+    def answer(self, lease: Lease, done: RowDone) -> "Ending":
+        """Return the end of a document that the engine answered.
+
+        Its body is written as `wire.Body.encode` does, but by hand, because checking one's own
+        values costs more than all the rest.
+        """
         prepared = lease.prepared
         waited_s = lease.began_at - lease.header.submitted_at - prepared.preprocess_s
-        return Body(
-            text=_encodable(done.text),
-            finish_reason=done.finish_reason,
-            usage=Usage(
-                prompt_tokens=prepared.prompt_len,
-                cached_tokens=done.num_cached_tokens,
-                completion_tokens=done.num_tokens,
-            ),
-            timings=Timings(
-                queue_s=max(0.0, waited_s),  # the clocks of two machines may disagree
-                preprocess_s=prepared.preprocess_s,
-                prefill_s=done.prefill_s,
-                decode_s=done.decode_s,
-            ),
-            truncation=prepared.truncation,
-            warnings=prepared.warnings,
-            model=self.model,
-            model_version=self.model_version,
-            config_version=self.config_version,
-        )
+        fields: dict[str, Any] = {
+            "v": SCHEMA_VERSION,
+            "text": _encodable(done.text),
+            "finish_reason": done.finish_reason,
+            "usage": {
+                "prompt_tokens": prepared.prompt_len,
+                "cached_tokens": done.num_cached_tokens,
+                "completion_tokens": done.num_tokens,
+            },
+            "timings": {
+                "queue_s": max(0.0, waited_s),  # the clocks of two machines may disagree
+                "preprocess_s": prepared.preprocess_s,
+                "prefill_s": done.prefill_s,
+                "decode_s": done.decode_s,
+            },
+            "model": self.model,
+            "model_version": self.model_version,
+            "config_version": self.config_version,
+        }
+        if prepared.truncation is not None:
+            fields["truncation"] = prepared.truncation.model_dump()
+        if prepared.warnings:
+            fields["warnings"] = prepared.warnings
+        return Ending(lease, "succeeded", msgpack.packb(fields))
 
-    def failure(self, code: str, message: str) -> Body:
-        """Return the body of a document that could not be answered."""
-        return self._without_answer("failed", code, message)
+    def failure(self, lease: Lease, code: str, message: str) -> "Ending":
+        """Return the end of a document that could not be answered."""
+        return Ending(lease, "failed", self.refusal(code, message).encode())
 
-    def expiry(self) -> Body:
-        """Return the body of a document whose deadline passed before it was started."""
-        return self._without_answer(
-            "expired", "expired", "the deadline passed before the document was started"
-        )
+    def expiry(self, lease: Lease) -> "Ending":
+        """Return the end of a document whose deadline passed before it was started."""
+        message = "the deadline passed before the document was started"
+        body = self.refusal("expired", message, "expired")
+        return Ending(lease, "expired", body.encode())
 
-    def _without_answer(self, outcome: Any, code: str, message: str) -> Body:
+    def refusal(self, code: str, message: str, outcome: Outcome = "failed") -> Body:
+        """Return the body of a document that has no answer."""
         return Body(
             outcome=outcome,
             error=Failure(code=code, message=_encodable(message)[:_MAX_MESSAGE_LEN]),
@@ -81,10 +94,11 @@ class Serving:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ending:
-    """The end of a document that was leased."""
+    """The end of a document that was leased: its outcome, and its body's bytes."""
 
     lease: Lease
-    body: Body
+    outcome: Outcome
+    body: bytes
 
 
 class Writer:
@@ -139,6 +153,8 @@ class Writer:
             except BrokerUnavailable as error:
                 log.get().warning("results.abandoned", count=len(endings), problem=str(error))
                 return
+            if is_open and len(endings) < _CALL_SIZE:
+                self._abandoned.wait(_PAUSE_S)
 
     def _next(self) -> tuple[list[Ending], bool]:
         """Wait for endings; False with them when they are the last."""
@@ -173,7 +189,7 @@ class Writer:
 
 def _arguments(ending: Ending) -> list[str | bytes]:
     named = ending.lease.named((b"i", b"j", b"b", b"f", b"h"))
-    return [*named, ending.body.outcome, ending.body.encode()]
+    return [*named, ending.outcome, ending.body]
 
 
 def _note_refusal(lease: Lease, verdict: bytes, *, is_repeated: bool) -> None:

@@ -12,7 +12,7 @@ from docmill.errors import BrokerUnavailable, MessageError, Reason
 from docmill.keys import GROUP, TIERS
 from docmill.scripts import Scripts
 from workers import log
-from workers.completion import Ending, Serving, Writer
+from workers.completion import Serving, Writer
 from workers.leases import Lease, Window, open_entry
 from workers.process import Process
 from workers.streams import Entry, Outage, StreamReader, insist
@@ -20,6 +20,8 @@ from workers.streams import Entry, Outage, StreamReader, insist
 #: How long to wait for room while some streams have no room: also how late an interactive entry is
 #: seen then.
 _ROOM_WAIT_S = 0.05
+#: After a read that found few: entries that come in quick succession share the next.
+_PAUSE_S = 0.005
 #: Rows held at most, in full batches: bounds what piles up while Redis takes no results.
 _MAX_HELD_BATCHES = 16
 
@@ -99,6 +101,8 @@ class Feeder:
                 else self._reader.read(max_rows, streams=wanted, block_ms=None)
             )
             self._take(entries)
+            if 0 < len(entries) < max_rows:
+                self._stop.wait(_PAUSE_S)
         if not is_open:
             self._window.wait_until_taken(num_taken, _ROOM_WAIT_S)
 
@@ -132,7 +136,7 @@ class Feeder:
             f"output tokens exceed the engine's {self._context_len}"
         )
         log.get().warning("document.refused", problem=message, **lease.ids)
-        self._writer.put(Ending(lease, self._serving.failure(Reason.TOO_LONG, message)))
+        self._writer.put(self._serving.failure(lease, Reason.TOO_LONG, message))
         return None
 
     def _bury(self, entry: Entry, error: MessageError) -> None:
@@ -144,7 +148,7 @@ class Feeder:
             code=error.code,
             problem=error.message,
         )
-        body = self._serving.failure(error.code, error.message).encode()
+        body = self._serving.refusal(error.code, error.message).encode()
         owned = (entry.stream, GROUP, self._consumer, entry.entry_id)
         try:
             insist(

@@ -17,7 +17,7 @@ from docmill.scripts import Scripts
 from engine.base import Engine, Event, Refill, Row, RowDone
 from workers import log
 from workers.batching import Batch, Waiting
-from workers.completion import Ending, Serving, Writer
+from workers.completion import Serving, Writer
 from workers.leases import Lease, Window
 from workers.lifecycle import wall_clock
 from workers.process import Process
@@ -111,15 +111,13 @@ class Runner:
             log.get().error("event.unknown", row_id=event.row_id)
         elif isinstance(event, RowDone):
             self._num_failed_in_a_row = 0
-            body = self._serving.answer(lease, event)
-            self._writer.put(Ending(lease, body))
+            self._writer.put(self._serving.answer(lease, event))
         else:
             self._fail(lease, event.error)
 
     def _fail(self, lease: Lease, error: EngineError) -> None:
         log.get().warning("document.failed", code=error.code, problem=error.message, **lease.ids)
-        body = self._serving.failure(error.code, error.message)
-        self._writer.put(Ending(lease, body))
+        self._writer.put(self._serving.failure(lease, error.code, error.message))
 
     def _refill(self, bucket: int, room: int) -> list[Row]:
         """Give the engine up to `room` more rows; none rather than wait for Redis."""
@@ -146,7 +144,12 @@ class Runner:
         except BrokerUnavailable:
             self._window.put_back(bucket, [row for row in taken if row.item in leases])
             return []
-        started = [lease for lease in map(self._admit, leases, verdicts) if lease is not None]
+        began_at = self._clock()
+        started = [
+            lease
+            for lease, verdict in zip(leases, verdicts, strict=True)
+            if self._admit(lease, verdict, began_at)
+        ]
         self._num_served += len(started)
         return [lease.row() for lease in started]
 
@@ -158,7 +161,7 @@ class Runner:
             if deadline_at is None or now < deadline_at:
                 kept.append(lease)
             else:
-                self._writer.put(Ending(lease, self._serving.expiry()))
+                self._writer.put(self._serving.expiry(lease))
         return kept
 
     def _begin(self, leases: Sequence[Lease], give_up: Callable[[], bool]) -> list[Any]:
@@ -179,14 +182,14 @@ class Runner:
             return [b"LOST"]
         return verdicts
 
-    def _admit(self, lease: Lease, verdict: bytes) -> Lease | None:
+    def _admit(self, lease: Lease, verdict: bytes, began_at: float) -> bool:
         if verdict == b"RUN":
-            lease.began_at = self._clock()
+            lease.began_at = began_at
             self._running[lease.row_id] = lease
-            return lease
+            return True
         self._window.release([(lease.stream, lease.entry_id)])
         if verdict == b"DROPPED":  # its job was cancelled
             log.get().debug("document.dropped", **lease.ids)
         else:
             log.get().warning("lease.lost", **lease.ids)
-        return None
+        return False
