@@ -6,7 +6,7 @@
 -- Returns per entry: 'OK', 'LOST' (somebody else has it; nothing was written), or why it failed.
 local group, consumer, cache_ttl_s = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local entries = named_entries(group, consumer, 4, 9)
-local owned, requests, shared, leads = {}, {}, {}, {}
+local owned, requests, shared, leads, followed = {}, {}, {}, {}, {}
 for _, e in ipairs(entries) do
   e.f, e.h, e.outcome, e.body = unpack(ARGV, e.at + 5, e.at + 8)
   if e.is_owned then
@@ -15,6 +15,7 @@ for _, e in ipairs(entries) do
     if e.f ~= '' then
       shared[#shared + 1] = e.f
       leads[#leads + 1] = k_lead(e.f)
+      followed[#followed + 1] = k_followers(e.f)
     end
   end
 end
@@ -27,12 +28,15 @@ for at, since in ipairs(redis.call('ZMSCORE', K_RUNNING, unpack(requests))) do
 end
 redis.call('ZREM', K_RUNNING, unpack(requests))
 local leaders, spent = {}, {} -- fingerprint -> request id; keys that go with their leaders
+local has_followers = false
 if #shared > 0 then
+  has_followers = redis.call('EXISTS', unpack(followed)) > 0
   for at, leader in ipairs(redis.call('MGET', unpack(leads))) do leaders[shared[at]] = leader end
 end
 
 -- Gives the leader's body to those who waited for it.
 local function answer_followers(e)
+  if not has_followers then return end
   local flat = redis.call('LRANGE', k_followers(e.f), 0, -1)
   for at = 1, #flat, 6 do
     leave_backlog(flat[at + 3])

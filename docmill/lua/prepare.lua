@@ -37,8 +37,9 @@ end
 local led = {} -- flat: the key of each new leader, and its request id
 
 local function make_ready(e)
-  redis.call('XADD', e.first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1, 'p', e.second,
-    'f', e.f)
+  -- the prompt last: each field after it would move it once more
+  redis.call('XADD', e.first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1, 'f', e.f,
+    'p', e.second)
   if e.f ~= '' then
     leaders[e.f] = e.i
     led[#led + 1] = k_lead(e.f)

@@ -24,8 +24,9 @@ local function accept(custom_id, request, header, document, digest, spec)
   -- an empty backlog takes any one document, so that a large one cannot wait for ever
   local depth, held = docs + #accepted, bytes + new_bytes
   if depth >= max_docs or (depth > 0 and held + size > max_bytes) then return 'FULL' end
-  redis.call('XADD', k_intake(tier), '*', 'i', request, 'j', job, 'h', header, 'd', document,
-    'b', size, 'n', 1)
+  -- the document last: each field after it would move it once more
+  redis.call('XADD', k_intake(tier), '*', 'i', request, 'j', job, 'h', header, 'b', size, 'n', 1,
+    'd', document)
   seen[custom_id] = true
   accepted[#accepted + 1], new_bytes = custom_id, new_bytes + size
   return 'OK'
