@@ -39,6 +39,8 @@ def reap_once(process: Process) -> None:
     """Look for dead workers once."""
     settings = process.settings
     try:
+        if not process.client.hexists(process.keys.backlog, "max_docs"):
+            set_limits(process)  # Redis has lost its data since
         report = reap(
             process.client,
             process.keys,

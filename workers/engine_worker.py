@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from docmill.connection import REDIS_ERRORS
 from docmill.errors import BrokerUnavailable
 from docmill.keys import GROUP
 from docmill.scripts import Scripts
@@ -29,6 +30,8 @@ from workers.runner import Runner
 from workers.streams import BLOCK_MS, Outage, insist, is_outage
 
 _IDLE_S = 0.5
+#: The reaper finds a dead worker's entries by what is registered: they are back that much later.
+_REGISTER_EVERY_S = 5.0
 #: Share of the grace period that the engine may use: leaves the rest for handing back, before a
 #: supervisor's patience ends.
 _ENGINE_SHARE = 0.8
@@ -62,10 +65,11 @@ class EngineWorker:
         )
         self._runner = Runner(process, engine, self._window, self._writer, self._serving)
         self._is_idle = threading.Event()
+        self._registered_at = 0.0
 
     def serve(self) -> bool:
         """Answer documents until the process is asked to stop; False when the engine is broken."""
-        num_buckets = self._register()
+        num_buckets = insist(self._register, Outage(self._process.pause), self._process.stop.is_set)
         self._process.presence.announce(
             "ready", model=self._engine.model_name, model_version=self._files.version
         )
@@ -76,6 +80,7 @@ class EngineWorker:
         drainer.start()
         while not self._process.stop.is_set():
             self._process.progress.touch()
+            self._stay_registered()
             batch = self._window.next_batch(_IDLE_S)
             if batch is not None:
                 self._runner.run(batch)
@@ -100,11 +105,17 @@ class EngineWorker:
         model = ServedModel(
             self._engine.model_name, self._context_len, bounds, num_buckets=len(bounds) + 1
         )
-        return insist(
-            lambda: register(client, keys, self._files.version, model),
-            Outage(self._process.pause),
-            self._process.stop.is_set,
-        )
+        self._registered_at = time.monotonic()
+        return register(client, keys, self._files.version, model)
+
+    def _stay_registered(self) -> None:
+        """Tell it again now and then: a Redis that has lost its data does not know it any more."""
+        if time.monotonic() - self._registered_at < _REGISTER_EVERY_S:
+            return
+        try:
+            self._register()
+        except REDIS_ERRORS:
+            return  # the reading thread logs the outage; told again later
 
     def _drain(self, feeder: threading.Thread) -> None:
         self._process.stop.wait()

@@ -63,6 +63,16 @@ def test_limits_are_written_at_the_start(process: Process, redis_client: Any, ke
     assert redis_client.hgetall(keys.backlog) == {b"max_docs": b"12", b"max_bytes": b"3456"}
 
 
+def test_lost_limits_are_written_again(process: Process, redis_client: Any, keys: Keys) -> None:
+    """After Redis has lost its data the operator's limits hold again."""
+    with Work(process):
+        wait_until(lambda: redis_client.hlen(keys.backlog) == 2)
+        redis_client.delete(keys.backlog)
+        wait_until(lambda: redis_client.hlen(keys.backlog) == 2)
+
+    assert redis_client.hgetall(keys.backlog) == {b"max_docs": b"12", b"max_bytes": b"3456"}
+
+
 def test_the_reaper_runs(process: Process, redis_client: Any, keys: Keys) -> None:
     """A consumer without a heartbeat is gone soon, and this process is not."""
     process.presence.enter(process.stop)

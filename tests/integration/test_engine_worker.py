@@ -22,6 +22,7 @@ from tests.support.engine_workers import serving
 from tests.support.processes import running
 from tests.support.ready_documents import NOW, Documents
 from tests.support.wait import wait_until
+from workers import engine_worker
 from workers.lifecycle import wall_clock
 from workers.redis_server import start_embedded
 
@@ -337,6 +338,18 @@ def test_stopping_finishes_what_runs_and_hands_back_what_waits(
 
     assert [fields[b"n"] for fields in waiting] == [b"1", b"1"]
     assert documents.counts() == {"submitted": 3, "succeeded": 1}
+
+
+def test_a_lost_registration_is_made_again(
+    redis_url: str, redis_client: Any, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Redis that lost its data learns anew what is served: the reaper looks there for streams."""
+    monkeypatch.setattr(engine_worker, "_REGISTER_EVERY_S", 0.0)
+    with serving(FakeEngine(), redis_url, keys):
+        wait_until(lambda: redis_client.hlen(keys.models) == 1)
+        redis_client.delete(keys.models)
+
+        wait_until(lambda: redis_client.hlen(keys.models) == 1)
 
 
 def test_a_restart_of_redis_is_survived(keys: Keys, redis_folder: Path) -> None:
