@@ -56,7 +56,7 @@ class Keys:
 
     @property
     def jobs(self) -> str:
-        """Sorted set: job ids by the time they were opened."""
+        """Sorted set: the latest 10,000 job ids by the time they were opened."""
         return f"{self.prefix}:jobs"
 
     @property

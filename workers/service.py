@@ -160,7 +160,10 @@ def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -
         )
         supervisor.start()
         try:
-            return _watch(supervisor, readiness, stops, server)
+            failure = _watch(supervisor, readiness, stops, server)
+            if failure is not None:
+                _tell(failure)  # before our Redis ends, which would look like the reason
+            return failure
         finally:
             # nothing is worth waiting for after a failure, or when hurried
             grace_s = settings.grace_s if stops.count == 1 else 0.0
@@ -222,11 +225,15 @@ def main() -> int:
         failure = run(settings, stops, arguments.redis_dir)
     except DocmillError as error:
         failure = Failure(code=error.code, message=error.message)
+        _tell(failure)
     if failure is not None:
-        emit("fatal", code=failure.code, message=failure.message)
         return log.EXIT_CONFIG
     emit("stopped")
     return 0
+
+
+def _tell(failure: Failure) -> None:
+    emit("fatal", code=failure.code, message=failure.message)
 
 
 if __name__ == "__main__":

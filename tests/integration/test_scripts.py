@@ -107,6 +107,17 @@ def test_a_document_goes_from_submitted_to_succeeded(documents: Documents, worke
     assert documents.client.xlen(documents.ready()) == 0
 
 
+def test_the_list_of_jobs_keeps_the_latest(documents: Documents) -> None:
+    """Opening a job forgets the oldest beyond 10,000: the list does not grow with history."""
+    old = {f"old-{number}": number for number in range(10_000)}
+    documents.client.zadd(documents.keys.jobs, old)
+    documents.scripts.call("open", "newest", 60, b"")
+
+    assert documents.client.zcard(documents.keys.jobs) == 10_000
+    assert documents.client.zscore(documents.keys.jobs, "old-0") is None
+    assert documents.client.zscore(documents.keys.jobs, "newest") is not None
+
+
 def test_a_custom_id_is_accepted_once(documents: Documents) -> None:
     """Sending a document again, as after a lost reply, changes nothing."""
     documents.open()
