@@ -12,6 +12,9 @@ from pathlib import Path
 
 from docmill.errors import ConfigError
 
+#: The namespace where none is named and no service has published one.
+DEFAULT_NAMESPACE = "default"
+
 _NAME = "service.json"
 
 
@@ -45,29 +48,30 @@ def published(state_dir: Path) -> Address | None:
         return None
 
 
-def find(redis_url: str | None, namespace: str, state_dir: Path) -> tuple[str, str]:
-    """Return the Redis URL and namespace to use: as given, or of the service that runs here.
+def find(redis_url: str | None, namespace: str | None, state_dir: Path) -> tuple[str, str]:
+    """Return the Redis URL and namespace to use: each as given, or of the service that runs here.
 
     Raises:
         ConfigError: Neither; says what to do.
     """
     if redis_url:
-        return redis_url, namespace
+        return redis_url, namespace or DEFAULT_NAMESPACE
     address = published(state_dir)
     if address is None:
         raise ConfigError(
             "no service is known here: start one with 'docmill up', or name one with --redis-url "
             "or DOCMILL_REDIS_URL"
         )
-    if not _is_running(address.pid):
+    if not is_running(address.pid):
         raise ConfigError(
             "the service that 'docmill up' started has ended: start it again (it goes on where it "
             "stopped), or name another with --redis-url or DOCMILL_REDIS_URL"
         )
-    return address.redis_url, address.namespace
+    return address.redis_url, namespace or address.namespace
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Tell whether there is a process with this id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -12,6 +12,7 @@ import typer
 
 from docmill._version import __version__
 from docmill.cli import options
+from docmill.cli.address import DEFAULT_NAMESPACE
 from docmill.cli.exit import TABLE
 from docmill.cli.group import Commands
 
@@ -78,7 +79,7 @@ def run(
     threads: options.Threads = None,
     job_id: options.JobId = None,
     redis_url: options.RedisUrl = None,
-    namespace: options.Namespace = "default",
+    namespace: options.Namespace = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
@@ -119,7 +120,7 @@ def run(
             dtype=dtype,
             threads=threads,
             redis_url=redis_url,
-            namespace=namespace,
+            namespace=namespace or DEFAULT_NAMESPACE,
             state_dir=state_dir,
         ),
         state_dir=state_dir,
@@ -151,7 +152,7 @@ def up(
     dtype: options.Dtype = None,
     threads: options.Threads = None,
     redis_url: options.RedisUrl = None,
-    namespace: options.Namespace = "default",
+    namespace: options.Namespace = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
@@ -174,7 +175,7 @@ def up(
         dtype=dtype,
         threads=threads,
         redis_url=redis_url,
-        namespace=namespace,
+        namespace=namespace or DEFAULT_NAMESPACE,
         state_dir=state_dir,
     )
     return serve(settings, state_dir, as_json=as_json)
@@ -197,7 +198,7 @@ def submit(
     job_id: options.JobId = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     redis_url: options.RedisUrl = None,
-    namespace: options.Namespace = "default",
+    namespace: options.Namespace = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
@@ -230,7 +231,7 @@ def status(
         str | None, typer.Argument(metavar="[JOB]", help="Without it: workers and latest jobs.")
     ] = None,
     redis_url: options.RedisUrl = None,
-    namespace: options.Namespace = "default",
+    namespace: options.Namespace = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
@@ -253,7 +254,7 @@ def results(
         bool, typer.Option("--no-wait", help="Only what is there; do not wait for the rest.")
     ] = False,
     redis_url: options.RedisUrl = None,
-    namespace: options.Namespace = "default",
+    namespace: options.Namespace = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
@@ -275,7 +276,7 @@ def results(
 def cancel(
     job: options.JobArgument,
     redis_url: options.RedisUrl = None,
-    namespace: options.Namespace = "default",
+    namespace: options.Namespace = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
     debug: options.Debug = False,

@@ -34,7 +34,7 @@ class Target:
     """The service that a command speaks to."""
 
     redis_url: str | None
-    namespace: str
+    namespace: str | None
     state_dir: Path
 
     def client(self) -> Client:

@@ -105,11 +105,13 @@ RedisUrl = Annotated[
     ),
 ]
 Namespace = Annotated[
-    str,
+    str | None,
     typer.Option(
         envvar="DOCMILL_NAMESPACE",
-        help="Separates installations that share one Redis.",
+        help="Separates installations that share one Redis: by default that of the service found, "
+        "or 'default'.",
         rich_help_panel=_WHERE,
+        show_default=False,
     ),
 ]
 StateDir = Annotated[

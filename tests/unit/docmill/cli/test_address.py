@@ -15,14 +15,22 @@ def test_a_published_service_is_found(tmp_path: Path) -> None:
     """Without a URL the service of the state directory is used, with its namespace."""
     Address("unix:///r.sock", "mine", os.getpid()).publish(tmp_path)
 
-    assert find(None, "default", tmp_path) == ("unix:///r.sock", "mine")
+    assert find(None, None, tmp_path) == ("unix:///r.sock", "mine")
+
+
+def test_a_namespace_that_is_given_goes_before(tmp_path: Path) -> None:
+    """A namespace that is asked for is used on the service found here, even the default one."""
+    Address("unix:///r.sock", "mine", os.getpid()).publish(tmp_path)
+
+    assert find(None, "other", tmp_path) == ("unix:///r.sock", "other")
+    assert find(None, "default", tmp_path) == ("unix:///r.sock", "default")
 
 
 def test_a_url_goes_before(tmp_path: Path) -> None:
     """A URL that is given is used as it is."""
     Address("unix:///r.sock", "mine", os.getpid()).publish(tmp_path)
 
-    assert find("redis://host", "default", tmp_path) == ("redis://host", "default")
+    assert find("redis://host", None, tmp_path) == ("redis://host", "default")
 
 
 def test_an_address_is_private(tmp_path: Path) -> None:
