@@ -148,19 +148,30 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 
 def masked(url: str) -> str:
-    """Return the URL with its passwords replaced by `***`, fit for logs and messages."""
+    """Return the URL with its passwords replaced by `***`, fit for logs and messages.
+
+    What is no URL is shown as it was typed, but for anything that may be credentials.
+    """
+    if "://" not in url:
+        _, at, place = url.rpartition("@")
+        place, mark, query = place.partition("?")
+        return f"{'***@' if at else ''}{place}{mark}{_masked_query(query)}"
     try:
         parts = urlsplit(url)
     except ValueError:
         return "***"
     credentials, at, host = parts.netloc.rpartition("@")
     user, colon, _ = credentials.partition(":")
-    query = "&".join(
-        f"{name}=***" if "password" in name else f"{name}={value}"
-        for name, value in parse_qsl(parts.query, keep_blank_values=True)
-    )
+    query = _masked_query(parts.query)
     shown = f"{user}:***{at}{host}" if colon else parts.netloc
     return f"{parts.scheme}://{shown}{parts.path}{'?' if query else ''}{query}"
+
+
+def _masked_query(query: str) -> str:
+    return "&".join(
+        f"{name}=***" if "password" in name else f"{name}={value}"
+        for name, value in parse_qsl(query, keep_blank_values=True)
+    )
 
 
 def connection_error(error: BaseException, url: str) -> BrokerUnavailable:

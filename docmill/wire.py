@@ -194,6 +194,10 @@ class Failure(BaseModel):
     message: str
     line: int | None = None
 
+    def __str__(self) -> str:
+        """One line for a person."""
+        return f"{self.code}: {self.message}"
+
 
 class Body(Record):
     """What came of a document; several headers may share one body."""

@@ -27,6 +27,10 @@ from docmill.errors import BrokerUnavailable, ConfigError
             "redis+sentinel://u:***@a:1,b:2/main?sentinel_password=***",
         ),
         ("redis://[broken", "***"),
+        ("localhost:6379", "localhost:6379"),
+        ("unix:/tmp/r.sock", "unix:/tmp/r.sock"),
+        ("me:p?w@localhost:6379", "***@localhost:6379"),
+        ("localhost:6379?password=pw", "localhost:6379?password=***"),
     ],
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:

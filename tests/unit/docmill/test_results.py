@@ -177,3 +177,8 @@ def test_a_record_of_another_service_gives_what_it_has() -> None:
     read = Result.from_openai(record)
 
     assert ("x", "Yes", 5.0, True) == (read.custom_id, read.text, read.finished_at, read.ok)
+
+
+def test_an_error_prints_as_one_line() -> None:
+    """Printing what went wrong shows the code and the message, not the record's fields."""
+    assert str(Failure(code="bad_line", message="cut", line=3)) == "bad_line: cut"
