@@ -2,10 +2,12 @@
 
 Decides which documents need not be asked about again: those with an answer. Error records of an
 earlier run are taken out, because their documents run again, and so is a last line that a killed
-run left torn. Everything else in the file stays byte for byte. May import docmill.results.
+run left torn; not before there is a first result, so that a run that fails leaves the file as it
+was. Everything else in the file stays byte for byte. May import docmill.results.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -41,7 +43,7 @@ class OutputFile:
     """An output file, locked for one run, read on opening and then added to line by line.
 
     Args:
-        path: The file; made if missing.
+        path: The file; made if missing, and gone again on closing if nothing was written.
 
     Raises:
         IntakeError: It cannot be written, another run writes it, or it holds something else.
@@ -49,23 +51,25 @@ class OutputFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._made: Path | None = None
         try:
             # others cannot be read back: a pipe never ends, and neither does /dev/full
             if path.exists() and not path.is_file() and not path.samefile(os.devnull):
                 raise IntakeError(f"output {path} is no file; choose one, or - for standard output")
+            made = None if path.exists() else path.resolve()
             self._file: IO[bytes] = path.open("a+b")
         except OSError as error:
             raise self._cannot_write(error) from error
         try:
             self._lock()
+            self._made = made
             self.earlier = self._look()
-            if not self.earlier.is_clean:
-                self._clean()
+            self._is_clean = self.earlier.is_clean
         except OSError as error:
-            self._file.close()
+            self.close()
             raise self._cannot_write(error) from error
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def _lock(self) -> None:
@@ -123,17 +127,22 @@ class OutputFile:
             raise
         self._file.close()
         self._file = cleaned
+        self._is_clean = True
 
     def write(self, result: Result) -> None:
         """Add one result; it survives the end of this process.
+
+        Before the first one, what has to go of an earlier run is taken out.
 
         Raises:
             IntakeError: The disk is full, the file cannot be written any more, or it is gone.
         """
         try:
+            if not self._is_clean and self._is_in_place():
+                self._clean()
             self._file.write(result.to_json().encode() + b"\n")
             self._file.flush()
-            is_in_place = os.path.samestat(self.path.stat(), os.fstat(self._file.fileno()))
+            is_in_place = self._is_in_place()
         except FileNotFoundError:
             is_in_place = False
         except OSError as error:
@@ -144,11 +153,25 @@ class OutputFile:
                 "command again"
             )
 
+    def _is_in_place(self) -> bool:
+        return os.path.samestat(self.path.stat(), os.fstat(self._file.fileno()))
+
     def _cannot_write(self, error: OSError) -> IntakeError:
-        return IntakeError(f"output {self.path} cannot be written: {error.strerror}")
+        folder = self.path.parent
+        if isinstance(error, FileNotFoundError) and not folder.exists():
+            problem = f"there is no folder {folder}; create it, or choose another --output"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            problem = f"{error.strerror}; make room and run the same command again"
+        else:
+            problem = f"{error.strerror}; choose another --output"
+        return IntakeError(f"output {self.path} cannot be written: {problem}")
 
     def close(self) -> None:
         """Close the file and give it free."""
+        if self._made is not None:
+            with contextlib.suppress(OSError):
+                if self._is_in_place() and not self.path.stat().st_size:
+                    self._made.unlink()
         _close(self._file)
 
 

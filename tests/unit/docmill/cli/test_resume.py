@@ -65,11 +65,32 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     _write(path, GOOD, tail='{"id": "batch_req_1", "custom_i')
     output = OutputFile(path)
+    output.write(GOOD)
     output.close()
 
     assert output.earlier.answered == {"good": ("5bec", "m")}
-    assert path.read_text(encoding="utf-8") == GOOD.to_json() + "\n"
+    assert path.read_text(encoding="utf-8") == 2 * (GOOD.to_json() + "\n")
     assert [path] == list(tmp_path.iterdir())
+
+
+def test_a_run_that_writes_nothing_changes_nothing(tmp_path: Path) -> None:
+    """Without a result the error records and the torn line stay, and the file is not replaced."""
+    path = tmp_path / "out.jsonl"
+    _write(path, GOOD, BAD, tail="{")
+    before = (path.stat().st_ino, path.read_bytes())
+    OutputFile(path).close()
+
+    assert (path.stat().st_ino, path.read_bytes()) == before
+
+
+def test_a_run_that_writes_nothing_leaves_no_file(tmp_path: Path) -> None:
+    """A file that was made for nothing goes again; one that was there stays, though empty."""
+    made, found = tmp_path / "made.jsonl", tmp_path / "found.jsonl"
+    found.touch()
+    for path in (made, found):
+        OutputFile(path).close()
+
+    assert [found] == list(tmp_path.iterdir())
 
 
 def test_a_clean_file_is_not_rewritten(tmp_path: Path) -> None:
@@ -87,7 +108,9 @@ def test_a_cleaned_file_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     _write(path, BAD)
     path.chmod(0o640)
-    OutputFile(path).close()
+    output = OutputFile(path)
+    output.write(GOOD)
+    output.close()
 
     assert path.stat().st_mode & 0o777 == 0o640
 
@@ -111,6 +134,7 @@ def test_two_runs_cannot_write_one_file(tmp_path: Path, start: list[Result]) -> 
     path = tmp_path / "out.jsonl"
     _write(path, *start)
     first = OutputFile(path)
+    first.write(GOOD)
     with pytest.raises(IntakeError, match="another run"):
         OutputFile(path)
     first.close()
@@ -118,8 +142,9 @@ def test_two_runs_cannot_write_one_file(tmp_path: Path, start: list[Result]) -> 
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A missing folder is refused with its path."""
-    with pytest.raises(IntakeError, match=r"nowhere/out\.jsonl cannot be written"):
+    """A missing folder is refused with its path and what to do."""
+    words = rf"out\.jsonl cannot be written: there is no folder {tmp_path}/nowhere; create it"
+    with pytest.raises(IntakeError, match=words):
         OutputFile(tmp_path / "nowhere" / "out.jsonl")
 
 
@@ -171,15 +196,21 @@ def test_a_full_disk_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert full.closed
 
 
-def test_a_full_disk_is_told_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without room to take errors out, nothing is run and nothing is left behind."""
+def test_a_full_disk_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without room to take errors out, nothing is lost and nothing else is left behind."""
     path = tmp_path / "out.jsonl"
     _write(path, GOOD, BAD)
+    before = path.read_bytes()
+    output = OutputFile(path)
     full = Path("/dev/full").open("wb")  # noqa: SIM115 - closed as the output's file
     monkeypatch.setattr(os, "fdopen", lambda handle, mode: full)
     monkeypatch.setattr(tempfile, "mkstemp", lambda **kwargs: (-1, str(_touched(tmp_path))))
 
-    with pytest.raises(IntakeError, match="No space left on device"):
-        OutputFile(path)
+    with pytest.raises(IntakeError, match="No space left on device; make room"):
+        output.write(GOOD)
+    output.close()
 
     assert [path] == list(tmp_path.iterdir())
+    assert path.read_bytes() == before
