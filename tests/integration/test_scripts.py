@@ -395,6 +395,18 @@ def test_cancelling_counts_what_waits_and_lets_what_runs_end(
     assert documents.client.ttl(documents.keys.job("job")) > 0
 
 
+def test_a_finished_job_cannot_be_cancelled(documents: Documents, worker: Worker) -> None:
+    """Cancelling what has ended changes nothing, so the job stays finished."""
+    documents.put(["a"])
+    taken = worker.take()
+    worker.begin(*taken)
+    worker.complete(*taken)
+    documents.scripts.call("seal", "job")
+
+    assert documents.scripts.call("cancel", "job") == 0
+    assert not documents.client.hexists(documents.keys.job("job"), "cancelled_at")
+
+
 @pytest.mark.parametrize("how", ["begin", "redeliver"])
 def test_what_ran_when_its_job_was_cancelled_is_counted_when_it_is_dropped(
     documents: Documents, worker: Worker, how: str

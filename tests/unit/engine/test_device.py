@@ -10,18 +10,14 @@ from engine.device import choose_device, choose_dtype, is_out_of_memory
 CPU = torch.device("cpu")
 
 
-def test_auto_takes_bfloat16_only_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU without fast bf16 products the answer is fp32."""
-    monkeypatch.setattr(device, "bfloat16_speedup", lambda: 2.0)
-    assert choose_dtype("auto", CPU) is torch.bfloat16
+@pytest.mark.parametrize(("has", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_auto_takes_bfloat16_where_the_hardware_has_it(
+    monkeypatch: pytest.MonkeyPatch, has: bool, dtype: torch.dtype
+) -> None:
+    """On a CPU without bf16 products the answer is fp32."""
+    monkeypatch.setattr(device, "multiplies_bfloat16", lambda: has)
 
-    monkeypatch.setattr(device, "bfloat16_speedup", lambda: 0.8)
-    assert choose_dtype("auto", CPU) is torch.float32
-
-
-def test_the_speedup_is_measured() -> None:
-    """The measurement runs and gives a ratio."""
-    assert device.bfloat16_speedup() > 0.0
+    assert choose_dtype("auto", CPU) is dtype
 
 
 @pytest.mark.parametrize("name", ["int3", "float16"])
