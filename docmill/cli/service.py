@@ -1,7 +1,8 @@
 """`docmill up`: the supervised service on this machine, until Ctrl-C.
 
 Its Redis, unless one is given, keeps its data in the state directory, so that the next `up` goes on
-where this one stopped. May import docmill.cli.service_process and docmill.cli.address.
+where this one stopped. May import docmill.cli.service_process, docmill.cli.address
+and docmill.connection.
 """
 
 import contextlib
@@ -10,9 +11,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from docmill.cli.address import Address
+from docmill.cli.address import Address, is_running, published
 from docmill.cli.output import say, write_json
 from docmill.cli.service_process import Event, ServiceProcess, log_path, service_failure
+from docmill.connection import REDIS_ERRORS, connect, masked
+from docmill.errors import ServiceError
 
 _HOW_TO = """\
 docmill is up ({model}). Ctrl-C ends it; what waits is kept for the next time.
@@ -33,12 +36,15 @@ def up(settings: dict[str, Any], state_dir: Path, *, as_json: bool) -> int:
     """Run the service until it is interrupted; return 0.
 
     Raises:
-        ServiceError: It cannot start, or has ended.
+        ServiceError: It cannot start, has ended, or another one runs in this state directory.
         BrokerUnavailable: The Redis that was given cannot be reached.
     """
     events: SimpleQueue[Event] = SimpleQueue()
     state_dir = state_dir.expanduser()
-    redis_directory = None if settings.get("redis_url") else state_dir / "redis"
+    redis_directory = None
+    if not settings.get("redis_url"):
+        _refuse_second(state_dir)
+        redis_directory = state_dir / "redis"
     say("starting the service …")
     service = ServiceProcess(settings, on_event=events.put, redis_directory=redis_directory)
     with contextlib.ExitStack() as stack:
@@ -50,6 +56,21 @@ def up(settings: dict[str, Any], state_dir: Path, *, as_json: bool) -> int:
             service.stop()
     say("stopped")
     return 0
+
+
+def _refuse_second(state_dir: Path) -> None:
+    address = published(state_dir)
+    if address is None or not is_running(address.pid):
+        return
+    try:
+        with connect(address.redis_url, timeout_s=1.0) as client:
+            client.ping()
+    except REDIS_ERRORS:
+        return  # it was killed, and its process id is another's now
+    raise ServiceError(
+        f"docmill is already up here (pid {address.pid}, {masked(address.redis_url)}): use it, "
+        "stop it, or give another --state-dir"
+    )
 
 
 def _watch(
