@@ -11,10 +11,38 @@ from pathlib import Path
 from typing import Any
 
 from docmill import intake
-from docmill.errors import IntakeError
-from docmill.intake import Document, Item
+from docmill.errors import IntakeError, Reason
+from docmill.intake import Document, Item, Refusal
+from docmill.intake.base import position_of
 from docmill.intake.scan import Scan, scan_items
 from docmill.request import SpecBook
+
+_SAY_WHAT = 'say what to ask with --prompt "…" or --prompt @FILE'
+
+
+def documents(inputs: Sequence[str], options: Mapping[str, Any]) -> Iterator[Item]:
+    """Yield what the inputs hold; a document without any prompt is refused, alone.
+
+    Args:
+        inputs: Files, folders and globs.
+        options: What is asked about documents that do not say it themselves.
+    """
+    has_prompt = _has_prompt(options)
+    for item in intake.read(inputs):
+        yield item if has_prompt or not _is_unasked(item) else _unasked(item)
+
+
+def _is_unasked(item: Item) -> bool:
+    return isinstance(item, Document) and not _has_prompt(item.options or {})
+
+
+def _has_prompt(options: Mapping[str, Any]) -> bool:
+    return "prompt" in options or "messages" in options
+
+
+def _unasked(item: Item) -> Refusal:
+    message = f"{position_of(item.source, 1)}: there is no prompt: {_SAY_WHAT}, or in the line"
+    return Refusal(item.custom_id, Reason.BAD_REQUEST, message, item.source)
 
 
 def look_through(
@@ -23,16 +51,16 @@ def look_through(
     """Read all input once and refuse what could not run.
 
     Raises:
-        IntakeError: Nothing to read, a custom id stands twice, there is no prompt, the output is
-            one of the inputs, or an input is no file and no folder.
+        IntakeError: Nothing to read, a custom id stands twice, no document has a prompt, the output
+            is one of the inputs, or an input is no file and no folder.
         JobRejected: An option cannot be used.
 
     Cost: One pass over the files; memory grows with the number of custom ids only.
     """
-    book = SpecBook(options)
+    SpecBook(options)  # refuses what no document could use
     for name in inputs:
         _refuse_pipe(name)
-    found = scan_items(_checked(inputs, book, output))
+    found = scan_items(_checked(inputs, options, output))
     if found.duplicates:
         more = f" (and {found.num_duplicates - 1:,} more)" if found.num_duplicates > 1 else ""
         raise IntakeError(
@@ -51,20 +79,23 @@ def _refuse_pipe(name: str) -> None:
             raise IntakeError(f"input {name} is no file and no folder: save its content to a file")
 
 
-def _checked(inputs: Sequence[str], book: SpecBook, output: Path | None) -> Iterator[Item]:
+def _checked(
+    inputs: Sequence[str], options: Mapping[str, Any], output: Path | None
+) -> Iterator[Item]:
+    has_prompt = _has_prompt(options)
+    is_asked = False
+    unasked: str | None = None
     for item in intake.read(inputs):
         if output is not None and _is_file(item, output, inputs):
             raise IntakeError(f"output {output} is also an input: choose another --output")
-        if isinstance(item, Document) and not book.has_prompt and not _has_prompt(item):
-            raise IntakeError(
-                f"there is no prompt for {item.custom_id}: say what to ask with "
-                '--prompt "…" or --prompt @FILE, or in the line itself'
-            )
+        if not has_prompt and _is_unasked(item):
+            unasked = unasked or item.custom_id
+            yield _unasked(item)
+            continue
+        is_asked = is_asked or isinstance(item, Document)
         yield item
-
-
-def _has_prompt(item: Document) -> bool:
-    return any(name in (item.options or {}) for name in ("prompt", "messages"))
+    if unasked and not is_asked:
+        raise IntakeError(f"there is no prompt for {unasked}: {_SAY_WHAT}, or in the line itself")
 
 
 def _is_file(item: Item, path: Path, inputs: Sequence[str]) -> bool:
@@ -81,6 +112,7 @@ def count_left(
     answered: Mapping[str, tuple[str, str | None]],
     *,
     names_model: bool,
+    output: str,
 ) -> int:
     """Count the documents without an answer, and make sure that the answers are to this question.
 
@@ -89,13 +121,14 @@ def count_left(
         options: What is asked now.
         answered: What was asked before, by custom id; see `resume.Earlier`.
         names_model: Whether the model that is asked was named, so that it is part of the question.
+        output: What to call the file that holds the answers.
 
     Raises:
         IntakeError: The answers are to another question.
     """
     num_left = 0
     books: dict[str | None, SpecBook] = {}
-    for item in intake.read(inputs):
+    for item in documents(inputs, options):
         spec, model = answered.get(item.custom_id, ("", None))
         num_left += item.custom_id not in answered
         if not spec or not isinstance(item, Document):
@@ -106,8 +139,8 @@ def count_left(
             book = books[model] = SpecBook({**options, **named})
         if book.spec(item.options).digest != spec:
             raise IntakeError(
-                f"the output has an answer to another question about {item.custom_id}: choose "
-                "another --output, or ask the same as before"
+                f"{output} holds answers to another prompt or other parameters: choose another "
+                "--output, or repeat the old command"
             )
     return num_left
 
@@ -116,15 +149,23 @@ def read_prompt(prompt: str | None) -> str | None:
     """Return the prompt, read from a file if it is `@FILE`.
 
     Raises:
-        IntakeError: The file cannot be read.
+        IntakeError: The file cannot be read, or the prompt is empty.
     """
-    if prompt is None or not prompt.startswith("@"):
-        return prompt
-    path = Path(prompt[1:])
+    if prompt is None:
+        return None
+    text = _read_prompt_file(Path(prompt[1:])) if prompt.startswith("@") else prompt
+    if not text.strip():
+        raise IntakeError(f"the prompt is empty: {_SAY_WHAT}")
+    return text
+
+
+def _read_prompt_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise IntakeError(f"prompt file {path} cannot be read: {error.strerror}") from error
+        raise IntakeError(
+            f"prompt file {path} cannot be read: {error.strerror}; check the path"
+        ) from error
     except UnicodeDecodeError as error:
         raise IntakeError(
             f"prompt file {path} is not UTF-8 at byte offset {error.start}"

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docmill import intake
 from docmill.cli import address
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_OK
-from docmill.cli.input import look_through
-from docmill.cli.output import say, write_json, write_line
+from docmill.cli.input import documents, look_through
+from docmill.cli.output import counted, say, write_json, write_line
 from docmill.cli.resume import OutputFile
 from docmill.cli.summary import Tally
 from docmill.client import Client
@@ -70,7 +69,7 @@ def submit(
     look_through(inputs, options)
     with target.client() as client:
         job = client.submit(
-            intake.read(inputs), job_id=job_id, progress=True, **options | {"tier": tier}
+            documents(inputs, options), job_id=job_id, progress=True, **options | {"tier": tier}
         )
         status = job.wait() if waits else job.status()
     if as_json:
@@ -136,7 +135,8 @@ def _describe(status: JobStatus) -> str:
     counts = status.to_dict()
     names = ("succeeded", "failed", "cancelled", "expired", "running", "waiting")
     shown = ", ".join(f"{counts[name]:,} {name}" for name in names if counts[name])
-    return f"{status.job_id}  {status.state}: {status.submitted:,} documents ({shown or 'none'})"
+    number = counted(status.submitted, "document")
+    return f"{status.job_id}  {status.state}: {number} ({shown or 'none'})"
 
 
 def results(target: Target, job_id: str, output: Path | None, *, waits: bool, as_json: bool) -> int:
@@ -177,5 +177,5 @@ def cancel(target: Target, job_id: str, *, as_json: bool) -> int:
     if as_json:
         write_json({"cancelled_now": count, **status.to_dict()})
     else:
-        write_line(f"{count:,} waiting documents cancelled; {_describe(status)}")
+        write_line(f"{counted(count, 'waiting document')} cancelled; {_describe(status)}")
     return EXIT_OK

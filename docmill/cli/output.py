@@ -14,6 +14,11 @@ def say(line: str) -> None:
     sys.stderr.flush()
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it is not one."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def write_line(line: str) -> None:
     """Write one line of data; whoever reads it gets it at once."""
     sys.stdout.write(f"{line}\n")

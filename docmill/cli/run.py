@@ -17,10 +17,9 @@ from pathlib import Path
 from queue import Empty, Full, Queue
 from typing import Any
 
-from docmill import intake
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
-from docmill.cli.input import count_left, look_through
-from docmill.cli.output import say, write_json, write_line
+from docmill.cli.input import count_left, documents, look_through
+from docmill.cli.output import counted, say, write_json, write_line
 from docmill.cli.resume import OutputFile
 from docmill.cli.service_process import (
     Event,
@@ -85,10 +84,18 @@ def run(request: Request) -> int:
             stack.callback(output.close)
         answered = output.earlier.answered if output else {}
         names_model = request.settings.get("model") is not None
-        num_left = count_left(request.inputs, request.options, answered, names_model=names_model)
+        num_left = count_left(
+            request.inputs,
+            request.options,
+            answered,
+            names_model=names_model,
+            output=request.shown_output,
+        )
         outcome.skipped = outcome.total - num_left
         if outcome.skipped:
-            say(f"{outcome.skipped:,} documents have an answer in {request.output}, skipped")
+            say(
+                f"skipped {counted(outcome.skipped, 'document')} with an answer in {request.output}"
+            )
         if num_left:
             try:
                 Run(request, answered, output, outcome).run()
@@ -103,7 +110,7 @@ def _tell_interrupted(request: Request, outcome: Outcome) -> None:
     answered = outcome.skipped + outcome.tally.answered
     how = "" if request.output is None else "; run the same command again to go on"
     say(
-        f"interrupted: {answered:,} of {outcome.total:,} documents have an answer in "
+        f"interrupted: {answered:,} of {counted(outcome.total, 'document')} answered in "
         f"{request.shown_output}{how}"
     )
 
@@ -230,7 +237,7 @@ class Run:
     def _submit(self, client: Client, options: dict[str, Any]) -> None:
         waiting = (
             item
-            for item in intake.read(self._request.inputs)
+            for item in documents(self._request.inputs, self._request.options)
             if item.custom_id not in self._answered
         )
         try:

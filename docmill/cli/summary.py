@@ -1,11 +1,13 @@
 """What a run came to, counted while results come and told in a few lines.
 
-Pure: no clock and no I/O of its own. May import docmill.results.
+Pure: no clock and no I/O of its own. May import docmill.results and
+docmill.cli.output.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from docmill.cli.output import counted
 from docmill.progress import duration
 from docmill.results import Result
 
@@ -45,7 +47,7 @@ class Tally:
             self.other += 1
         if result.error is not None:
             count, first = self.failures.get(result.error.code, (0, ""))
-            message = first or f"{result.custom_id}: {result.error.message}"
+            message = first or _about(result.custom_id, result.error.message)
             self.failures[result.error.code] = (count + 1, message)
         self.truncated += result.truncation is not None
         if result.shared in ("follower", "cached"):
@@ -67,15 +69,20 @@ class Tally:
             return [documents, where]
         lines = [
             documents,
-            f"cache hits  {self.repeats:,} documents answered as exact repeats, "
-            f"{self.cached_tokens:,} prompt tokens not computed again",
             f"tokens      {self.prompt_tokens:,} in, {self.completion_tokens:,} out",
             f"time        {duration(elapsed_s)} ({self.done / max(elapsed_s, 1e-9):.2f} "
             "documents/s, start included)",
             where,
         ]
+        if self.repeats or self.cached_tokens:
+            repeats = "an exact repeat" if self.repeats == 1 else "exact repeats"
+            lines.insert(
+                1,
+                f"cache hits  {counted(self.repeats, 'document')} answered as {repeats}, "
+                f"{counted(self.cached_tokens, 'prompt token')} not computed again",
+            )
         if self.truncated:
-            lines.insert(1, f"truncated   {self.truncated:,} documents were longer than fits")
+            lines.insert(1, f"truncated   {counted(self.truncated, 'document')} longer than fits")
         for code, (count, first) in self.failures.items():
             lines.append(f"{count:,} x {code}, first: {first}")
         return lines
@@ -96,3 +103,8 @@ class Tally:
             "errors": {code: count for code, (count, _) in self.failures.items()},
             "output": output,
         }
+
+
+def _about(custom_id: str, message: str) -> str:
+    """Name the document before the message, unless that opens with its name."""
+    return message if message.startswith(f"{custom_id}:") else f"{custom_id}: {message}"

@@ -73,7 +73,9 @@ def _expand(path: str) -> list[Path]:
             os.scandir(root).close()
     except OSError as error:
         kind = "folder" if isinstance(error, PermissionError) and root.is_dir() else "input"
-        raise IntakeError(f"{kind} {path!r} cannot be read: {error.strerror}") from error
+        raise IntakeError(
+            f"{kind} {path!r} cannot be read: {error.strerror}; check the path"
+        ) from error
     return [root]
 
 
@@ -132,7 +134,7 @@ def _read_file(path: Path, name: str, encoding: str, max_bytes: int) -> Iterator
         else:
             yield Document(name, path.read_bytes(), encoding, source=source)
     except OSError as error:
-        message = f"{name} cannot be read: {error.strerror}"
+        message = f"{name}: it cannot be read: {error.strerror}"
         yield Refusal(name, Reason.UNREADABLE, message, source)
 
 

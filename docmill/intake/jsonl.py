@@ -52,7 +52,7 @@ def read_jsonl(
             source = {"file": name, "line": number}
             if line is None:
                 message = (
-                    f"{name}, line {number}: {size} bytes are more than the {max_line_bytes} a "
+                    f"{name}:{number}: {size} bytes are more than the {max_line_bytes} a "
                     "line may have"
                 )
                 yield Refusal(f"{name}:{number}", Reason.TOO_LARGE, message, source)
@@ -79,8 +79,7 @@ def _lines(file: BinaryIO, limit: int) -> Iterator[tuple[bytes | None, int]]:
 
 def parse_line(line: bytes, source: dict[str, Any]) -> Item:
     """Turn one line into a document, or say why it is none."""
-    where = f"{source['file']}, line {source['line']}"
-    custom_id = f"{source['file']}:{source['line']}"
+    custom_id = where = f"{source['file']}:{source['line']}"
     try:
         fields = _load(line)
         custom_id = _custom_id(fields)

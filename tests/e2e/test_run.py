@@ -47,7 +47,7 @@ def test_every_document_has_one_record(tmp_path: Path) -> None:
     assert errors["empty"]["code"] == "empty_document"
     assert errors[f"{source}:4"]["line"] == 4
     assert "3 answered, 2 failed" in finished.stderr
-    assert "1 documents answered as exact repeats" in finished.stderr
+    assert "1 document answered as an exact repeat" in finished.stderr
 
 
 def test_output_is_plain_where_no_terminal_is(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_failed_documents_are_tried_again(tmp_path: Path) -> None:
     second = docmill(*command)
 
     assert (first.status, second.status) == (1, 0)
-    assert "1 documents have an answer" in second.stderr
+    assert "skipped 1 document with an answer" in second.stderr
     assert ["a.txt", "b.txt"] == [record["custom_id"] for record in _records(target)]
     assert [None, None] == [record["error"] for record in _records(target)]
 
@@ -117,7 +117,7 @@ def test_another_question_needs_another_output(tmp_path: Path) -> None:
     assert (first.status, same.status, other.status) == (0, 0, 2)
     assert json.loads(first.stdout)["answered"] == 1
     assert "1 answered before" in same.stderr
-    assert "another question" in other.stderr
+    assert "out.jsonl holds answers to another prompt or other parameters" in other.stderr
 
 
 def _bert(folder: Path) -> Path:
@@ -178,6 +178,7 @@ def _refused(tmp_path: Path, asked: list[str], status: int, word: str, **env: st
     assert len(lines) == 1
     assert lines[0].startswith("docmill: ")
     assert word in lines[0]
+    assert not (tmp_path / "out.jsonl").exists()
     return lines[0]
 
 

@@ -46,6 +46,7 @@ UNUSABLE = {
     "empty lines": (_write("a.jsonl", "\n"), ["a.jsonl"], ["no documents", "a.jsonl"]),
     "same id twice": (_write("a.jsonl", TWICE), ["a.jsonl"], ["'a'", "a.jsonl:1", "a.jsonl:3"]),
     "no prompt file": (_write("a.txt", "x"), ["a.txt", "-p", "@p.txt"], ["p.txt", "No such file"]),
+    "empty prompt": (_write("a.txt", "x"), ["a.txt", "-p", ""], ["the prompt is empty"]),
     "bad top-p": (_write("a.txt", "x"), ["a.txt", "--top-p", "0"], ["top_p", "greater than 0"]),
     "bad truncate": (_write("a.txt", "x"), ["a.txt", "--truncate", "tail"], ["truncate", "tail"]),
     "foreign output": (
@@ -92,11 +93,9 @@ def test_run_names_a_folder_that_it_may_not_read(tmp_path: Path) -> None:
     assert "locked" in finished.stderr
 
 
-def test_a_prompt_is_asked_for_by_the_first_document_without(tmp_path: Path) -> None:
+def test_a_prompt_is_asked_for_where_no_document_has_one(tmp_path: Path) -> None:
     """Without a prompt anywhere the message names the document and the option."""
-    _write("a.jsonl", '{"id": "a", "text": "x", "prompt": "?"}\n{"id": "b", "text": "x"}\n')(
-        tmp_path
-    )
+    _write("a.jsonl", 'not JSON\n{"id": "b", "text": "x"}\n')(tmp_path)
     finished = RUNNER.invoke(app.app, ["run", "a.jsonl", "-o", "out.jsonl"])
 
     assert finished.exit_code == 2

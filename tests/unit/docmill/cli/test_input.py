@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from docmill.cli.input import count_left, look_through, read_prompt
-from docmill.errors import IntakeError
+from docmill.cli.input import count_left, documents, look_through, read_prompt
+from docmill.errors import IntakeError, Reason
+from docmill.intake import Document, Refusal
 from docmill.request import SpecBook
 
 ASKED = {"prompt": "Sum up.", "max_tokens": 9}
@@ -32,6 +33,19 @@ def test_bad_lines_do_not_stop_the_good_ones(tmp_path: Path) -> None:
     assert (found.count, found.num_problems) == (1, 1)
 
 
+def test_a_document_without_a_prompt_is_refused_alone(tmp_path: Path) -> None:
+    """Beside documents with prompts of their own, one without becomes an error record."""
+    inputs = _lines(tmp_path, {"id": "a", "text": "x"}, {"id": "b", "text": "x", "prompt": "Own?"})
+    found = look_through(inputs, {})
+    refused, taken = documents(inputs, {})
+
+    assert (found.count, found.num_problems) == (1, 1)
+    assert isinstance(taken, Document)
+    assert isinstance(refused, Refusal)
+    assert (refused.custom_id, refused.code, refused.line) == ("a", Reason.BAD_REQUEST, 1)
+    assert refused.message.startswith(f"{inputs[0]}:1: there is no prompt")
+
+
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     """What can be read only once would be empty, or never end, at the second look."""
     os.mkfifo(tmp_path / "in.jsonl")
@@ -49,16 +63,16 @@ def test_answers_to_the_same_question_are_done(tmp_path: Path) -> None:
     }
     first = dict(list(answered.items())[:1])
 
-    assert count_left(inputs, ASKED, answered, names_model=False) == 0
-    assert count_left(inputs, ASKED, first, names_model=False) == 1
+    assert count_left(inputs, ASKED, answered, names_model=False, output="OUT") == 0
+    assert count_left(inputs, ASKED, first, names_model=False, output="OUT") == 1
 
 
 def test_answers_to_another_question_are_not_taken_for_these(tmp_path: Path) -> None:
-    """Another prompt for the same output file is refused by document, not skipped in silence."""
+    """Another prompt for the same output file is refused by its name, not skipped in silence."""
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
     answered = {"a": (_digest({"prompt": "Translate."}), "m")}
-    with pytest.raises(IntakeError, match="another question about a: choose another --output"):
-        count_left(inputs, ASKED, answered, names_model=False)
+    with pytest.raises(IntakeError, match=r"^OUT holds answers to another prompt or other"):
+        count_left(inputs, ASKED, answered, names_model=False, output="OUT")
 
 
 def test_a_named_model_is_part_of_the_question(tmp_path: Path) -> None:
@@ -66,14 +80,14 @@ def test_a_named_model_is_part_of_the_question(tmp_path: Path) -> None:
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
     answered = {"a": (_digest(ASKED | {"model": "m"}), "m")}
 
-    assert count_left(inputs, ASKED, answered, names_model=True) == 0
+    assert count_left(inputs, ASKED, answered, names_model=True, output="OUT") == 0
 
 
 def test_foreign_records_are_taken_as_they_are(tmp_path: Path) -> None:
     """A record that does not say what was asked counts as an answer."""
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
 
-    assert count_left(inputs, ASKED, {"a": ("", None)}, names_model=False) == 0
+    assert count_left(inputs, ASKED, {"a": ("", None)}, names_model=False, output="OUT") == 0
 
 
 def test_a_prompt_is_text_or_a_file(tmp_path: Path) -> None:
@@ -83,3 +97,13 @@ def test_a_prompt_is_text_or_a_file(tmp_path: Path) -> None:
     assert read_prompt(f"@{tmp_path}/p.txt") == "Sum up."
     assert read_prompt("Mail me @home.") == "Mail me @home."
     assert read_prompt(None) is None
+
+
+@pytest.mark.parametrize("content", ["", " \n"])
+def test_an_empty_prompt_is_refused(tmp_path: Path, content: str) -> None:
+    """Nothing to ask is a mistake, whether on the command line or in a file."""
+    (tmp_path / "p.txt").write_text(content, encoding="utf-8")
+
+    for prompt in (content, f"@{tmp_path}/p.txt"):
+        with pytest.raises(IntakeError, match="the prompt is empty"):
+            read_prompt(prompt)

@@ -45,12 +45,37 @@ def test_the_words_hold_what_a_person_asks_for() -> None:
 
     assert tally.lines(4.0, "out.jsonl", 5) == [
         "documents   2 answered, 0 failed, 1 cancelled or expired, 5 answered before",
-        "truncated   1 documents were longer than fits",
+        "truncated   1 document longer than fits",
         "cache hits  0 documents answered as exact repeats, 30 prompt tokens not computed again",
         "tokens      100 in, 7 out",
         "time        4 s (0.75 documents/s, start included)",
         "output      out.jsonl",
     ]
+
+
+def test_no_cache_hits_are_not_told() -> None:
+    """A run without repeats and cached tokens has no line about them."""
+    lines = _tally(Result("a", "succeeded"), Result("b", "succeeded")).lines(1.0, "out.jsonl", 0)
+
+    assert [line for line in lines if "cache" in line] == []
+
+
+def test_one_is_not_told_in_the_plural() -> None:
+    """A single repeat is one document."""
+    lines = _tally(Result("b", "succeeded", shared="follower")).lines(1.0, "out.jsonl", 0)
+
+    assert (
+        "cache hits  1 document answered as an exact repeat, 0 prompt tokens not computed again"
+        in lines
+    )
+
+
+def test_a_place_is_named_once() -> None:
+    """A message that opens with the document's name does not get it again."""
+    failure = Failure(code="bad_line", message="in.jsonl:3: not JSON")
+    lines = _tally(Result("in.jsonl:3", "failed", error=failure)).lines(1.0, "out.jsonl", 0)
+
+    assert lines[-1] == "1 x bad_line, first: in.jsonl:3: not JSON"
 
 
 def test_a_program_gets_the_same_numbers() -> None:

@@ -107,7 +107,7 @@ def test_an_unusable_line_says_why(line: bytes, words: str) -> None:
 
     assert isinstance(refusal, Refusal)
     assert words in refusal.message
-    assert refusal.message.startswith("in.jsonl, line 7: ")
+    assert refusal.message.startswith("in.jsonl:7: ")
     assert "\n" not in refusal.message
 
 
