@@ -35,15 +35,6 @@ def _parse(line: bytes, where: str) -> Result:
         raise IntakeError(f"{where} is not a result: {type(error).__name__} {error}") from error
 
 
-def finished_ids(path: str | PathLike[str]) -> set[str]:
-    """Return the custom ids that have a record in a file, for leaving them out of the next run.
-
-    Raises:
-        IntakeError: The file cannot be read, or a line is not a result.
-    """
-    return {result.custom_id for result in read_results(path)}
-
-
 def write_results(results: Iterable[Result], path: str | PathLike[str]) -> int:
     """Write results to a new file as they come, and return how many there were.
 
