@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from queue import SimpleQueue
 from typing import Any, Literal
 
 from docmill.connection import REDIS_ERRORS
@@ -24,6 +23,8 @@ from workers import log
 from workers.streams import Outage, insist
 
 State = Literal["loading", "ready", "draining"]
+
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 #: Work that has not moved for this long is stuck. Generous: prefilling a full batch of long
 #: documents on two CPU cores takes minutes between two signs of life.
@@ -52,17 +53,25 @@ def stop_on_signals() -> threading.Event:
     Must be called in the main thread.
     """
     stop = threading.Event()
-    # an Event's lock is not re-entrant, so a handler must not set it; this queue's put may be used
-    caught: SimpleQueue[int] = SimpleQueue()
+    wakeup, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    # the byte is written when the signal comes, whatever the main thread does then: a handler runs
+    # only once that is back in Python, which a long computation or a wait that just begins puts off
+    signal.set_wakeup_fd(write_end)
+    for number in _STOPPING:
+        signal.signal(number, lambda number, frame: None)
+
+    def caught() -> int:
+        while (number := os.read(wakeup, 1)[0]) not in _STOPPING:
+            pass
+        return number
 
     def listen() -> None:
-        caught.get()
+        caught()
         stop.set()
-        os._exit(128 + caught.get())
+        os._exit(128 + caught())
 
     threading.Thread(target=listen, name="signals", daemon=True).start()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: caught.put(number))
     return stop
 
 
