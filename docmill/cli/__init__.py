@@ -1,7 +1,7 @@
 """The command line: `docmill run`, `up`, `submit`, `status`, `results`, `cancel`.
 
 `app` says what can be asked for; each command's work lies in a module of its own, loaded when it is
-called. Nothing outside imports from here. May import typer and everything else in docmill.
+called. Nothing else in docmill imports from here. May import typer and everything else in docmill.
 """
 
 from docmill.cli.app import main
