@@ -54,6 +54,41 @@ class Keys:
         """Stream: one entry per finished document, in completion order."""
         return f"{self.prefix}:job:{job_id}:results"
 
+    def bodies(self, job_id: str) -> str:
+        """Hash: fingerprint -> a result body that several results of the job share."""
+        return f"{self.prefix}:job:{job_id}:bodies"
+
+    def cancelled(self, job_id: str) -> str:
+        """Set: custom ids of the job that were cancelled singly."""
+        return f"{self.prefix}:job:{job_id}:cancelled"
+
+    def history(self, job_id: str) -> str:
+        """Hash: request id -> its earlier dead letters, one line each."""
+        return f"{self.prefix}:job:{job_id}:history"
+
+    def parked(self, job_id: str) -> str:
+        """Stream: the job's ready entries while it is paused."""
+        return f"{self.prefix}:job:{job_id}:parked"
+
+    @property
+    def parked_jobs(self) -> str:
+        """Set: ids of the jobs that have parked entries."""
+        return f"{self.prefix}:parked"
+
+    @property
+    def open_jobs(self) -> str:
+        """Sorted set: unsealed jobs by when their producer last did something."""
+        return f"{self.prefix}:open"
+
+    @property
+    def later(self) -> str:
+        """Sorted set: request ids that wait for another try, by when it is due."""
+        return f"{self.prefix}:later"
+
+    def later_entry(self, request_id: str) -> str:
+        """Hash: the fields of an entry that waits for another try, and its stream."""
+        return f"{self.prefix}:later:{request_id}"
+
     @property
     def jobs(self) -> str:
         """Sorted set: the latest 10,000 job ids by the time they were opened."""
@@ -94,6 +129,10 @@ class Keys:
         """String with expiry: set when the consumer's heartbeat was first missed."""
         return f"{self.prefix}:absent:{consumer}"
 
+    def alone(self, consumer: str) -> str:
+        """String with expiry: the one entry that a preprocessing worker works on alone."""
+        return f"{self.prefix}:alone:{consumer}"
+
     @property
     def consumers(self) -> str:
         """Hash: consumer -> what it is and does (JSON), removed when it is gone."""
@@ -106,5 +145,5 @@ class Keys:
 
     @property
     def reaper(self) -> str:
-        """String with expiry: held by the reaper that is at work on this shard."""
+        """String with expiry: token and holder, of the reaper at work on this shard."""
         return f"{self.prefix}:reaper"

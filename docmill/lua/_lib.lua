@@ -4,17 +4,29 @@
 -- to the shard's slot. All other names are built from it here, as docmill/keys.py builds them.
 --
 --   <p>:job:<id>          hash     submitted succeeded failed cancelled expired running (counters)
---                                  sealed (1: no more documents come), cancelled_at, created_at,
---                                  finished_at, result_ttl_s. Expires result_ttl_s after the job ended.
---   <p>:job:<id>:ids      set      custom ids accepted; expires with the job
---   <p>:job:<id>:specs    hash     digest -> spec bytes; expires with the job
---   <p>:job:<id>:results  stream   h (header) b (body) d (how: run|follower|cached|rejected);
---                                  expires with the job
+--                                  sealed (1: no more documents come), cancelled_at, paused_at,
+--                                  cancels (1: some ids were cancelled singly), created_at, finished_at,
+--                                  result_ttl_s. Expires result_ttl_s after the job ended, and with it:
+--   <p>:job:<id>:ids        set    custom ids accepted
+--   <p>:job:<id>:specs      hash   digest -> spec bytes
+--   <p>:job:<id>:results    stream h (header) b (body) d (how: run|follower|cached|rejected); or, b being
+--                                  empty, s (fingerprint: the body lies in bodies)
+--   <p>:job:<id>:bodies     hash   fingerprint -> body bytes that several results share
+--   <p>:job:<id>:cancelled  set    custom ids cancelled singly
+--   <p>:job:<id>:history    hash   request id -> its earlier dead letters, one line each
+--   <p>:job:<id>:parked     stream ready entries that wait while the job is paused, and stream; goes when
+--                                  it is resumed or cancelled
+--   <p>:parked            set      ids of the jobs that have parked entries
+--   <p>:open              zset     job id -> when its producer last did something; only unsealed jobs
 --   <p>:backlog           hash     docs, bytes in flight; max_docs, max_bytes (absent: defaults below)
 --   <p>:running           zset     request id -> start, UNIX seconds; only while in an engine
 --   <p>:intake:<tier>     stream   i (request id) j (job id) h (header) d (document) b (bytes) n (deliveries)
 --   <p>:ready:<v>:<t>:<k> stream   i j h b n as above, p (prepared), f (fingerprint or '')
---   <p>:dead              stream   all fields of the entry, and stream, consumer, reason
+--   <p>:later             zset     request id -> due, UNIX seconds; only while it waits for a retry
+--   <p>:later:<request>   hash     the fields of that entry, and stream
+--   <p>:dead              stream   all fields of the entry, and stream, consumer, reason (code), error
+--                                  (message), trace, result (its entry in the job's results), history
+--   <p>:reaper            string   '<token> <holder>', with expiry: the reaper at work
 --   <p>:lead:<fp>         string   request id of the leader; deleted with the leader's end
 --   <p>:followers:<fp>    list     flat: request id, job id, tier, bytes, header, document; deleted with the
 --                                  leader's end
@@ -27,6 +39,11 @@ local function k_job(job) return P .. ':job:' .. job end
 local function k_ids(job) return P .. ':job:' .. job .. ':ids' end
 local function k_specs(job) return P .. ':job:' .. job .. ':specs' end
 local function k_results(job) return P .. ':job:' .. job .. ':results' end
+local function k_bodies(job) return P .. ':job:' .. job .. ':bodies' end
+local function k_cancelled(job) return P .. ':job:' .. job .. ':cancelled' end
+local function k_history(job) return P .. ':job:' .. job .. ':history' end
+local function k_parked(job) return P .. ':job:' .. job .. ':parked' end
+local function k_later(request) return P .. ':later:' .. request end
 local function k_intake(tier) return P .. ':intake:' .. tier end
 local function k_lead(fp) return P .. ':lead:' .. fp end
 local function k_followers(fp) return P .. ':followers:' .. fp end
@@ -34,6 +51,15 @@ local function k_cached(fp) return P .. ':result:' .. fp end
 local K_BACKLOG = P .. ':backlog'
 local K_RUNNING = P .. ':running'
 local K_DEAD = P .. ':dead'
+local K_LATER = P .. ':later'
+local K_PARKED = P .. ':parked'
+local K_OPEN = P .. ':open'
+local K_REAPER = P .. ':reaper'
+-- A shared body of so many bytes or more is stored once per job.
+local SHARED_BYTES = 1024
+local NOT_PAYLOAD = {
+  stream = 1, consumer = 1, reason = 1, error = 1, trace = 1, result = 1, history = 1,
+}
 
 local function now_s()
   local t = redis.call('TIME')
@@ -107,13 +133,22 @@ local function verdicts_on(entries, work)
   return verdicts
 end
 
+local function table_of(flat)
+  local fields = {}
+  for at = 1, #flat, 2 do fields[flat[at]] = flat[at + 1] end
+  return fields
+end
+
+local function flat_of(fields)
+  local flat = {}
+  for name, value in pairs(fields) do flat[#flat + 1] = name; flat[#flat + 1] = value end
+  return flat
+end
+
 -- The entry's fields as a table, or nil when it is gone.
 local function fields_of(stream, entry)
   local rows = redis.call('XRANGE', stream, entry, entry)
-  if not rows[1] then return nil end
-  local flat, fields = rows[1][2], {}
-  for at = 1, #flat, 2 do fields[flat[at]] = flat[at + 1] end
-  return fields
+  return rows[1] and table_of(rows[1][2]) or nil
 end
 
 -- Whether the fields that every script relies on are there: anybody may have added anything.
@@ -127,8 +162,10 @@ local left_docs, left_bytes, jobs = 0, 0, {}
 -- What is known of a job, and what this call adds to its counters.
 local function job_of(id)
   if not jobs[id] then
-    local known = redis.call('HMGET', k_job(id), 'created_at', 'cancelled_at')
-    jobs[id] = {exists = known[1], is_cancelled = known[2], added = {}}
+    local known = redis.call('HMGET', k_job(id), 'created_at', 'cancelled_at', 'paused_at', 'cancels')
+    jobs[id] = {
+      exists = known[1], is_cancelled = known[2], is_paused = known[3], has_cancels = known[4], added = {},
+    }
   end
   return jobs[id]
 end
@@ -139,6 +176,17 @@ local function is_wanted(id)
   return job.exists and not job.is_cancelled
 end
 
+-- Whether the document was cancelled singly. Only then a script looks into a record.
+local function is_cancelled_singly(id, header)
+  if not job_of(id).has_cancels then return false end
+  local is_read, fields = pcall(cmsgpack.unpack, header)
+  local custom_id = is_read and type(fields) == 'table' and fields.custom_id
+  return custom_id and redis.call('SISMEMBER', k_cancelled(id), custom_id) == 1 or false
+end
+
+-- Whether an entry that has not been started still is to be.
+local function is_entry_wanted(e) return is_wanted(e.j) and not is_cancelled_singly(e.j, e.h) end
+
 local function count(id, name, by)
   local job = job_of(id)
   -- counting in a job that is gone would bring its key back
@@ -146,6 +194,7 @@ local function count(id, name, by)
 end
 
 local function leave_backlog(bytes) left_docs, left_bytes = left_docs + 1, left_bytes + bytes end
+local function enter_backlog(bytes) left_docs, left_bytes = left_docs - 1, left_bytes - bytes end
 
 -- Takes the request out of the running set; true when it was in it and its job is still there.
 local function stop_running(job, request)
@@ -168,29 +217,47 @@ local function is_cancelled(job)
   return redis.call('HEXISTS', k_job(job), 'cancelled_at') == 1
 end
 
+-- The keys that end with their job.
+local function keys_of_job(job)
+  return {
+    k_job(job), k_ids(job), k_specs(job), k_results(job), k_bodies(job), k_cancelled(job), k_history(job),
+  }
+end
+
 -- Starts the clock on the job's keys once nothing more can come.
 local function finish_if_done(job)
   local c = counters(job)
   if not c.sealed or c.done < c.submitted or c.finished_at then return end
   redis.call('HSET', k_job(job), 'finished_at', now_s())
-  for _, key in ipairs({k_job(job), k_ids(job), k_specs(job), k_results(job)}) do
-    redis.call('EXPIRE', key, c.result_ttl_s)
-  end
+  for _, key in ipairs(keys_of_job(job)) do redis.call('EXPIRE', key, c.result_ttl_s) end
 end
 
--- Writes one document's result and counts it. A document that waited while its job was cancelled was
--- counted then, so it gets no result of its own.
-local function settle(id, outcome, header, body, how, was_running)
+-- Lets a job that may have ended take results again.
+local function reopen(job)
+  redis.call('HDEL', k_job(job), 'finished_at')
+  for _, key in ipairs(keys_of_job(job)) do redis.call('PERSIST', key) end
+end
+
+-- Writes one document's result and counts it; returns the result's entry id. A document that waited
+-- while its job was cancelled was counted then, so it gets no result of its own; neither does one that
+-- was cancelled singly. `fp`: the fingerprint, when several results of the job may share this body.
+local function settle(id, outcome, header, body, how, was_running, fp)
   local job = job_of(id)
-  if not job.exists or (job.is_cancelled and not was_running) then return end
-  redis.call('XADD', k_results(id), '*', 'h', header, 'b', body, 'd', how)
+  if not job.exists or (job.is_cancelled and not was_running) then return nil end
+  if not was_running and is_cancelled_singly(id, header) then outcome = 'cancelled' end
   count(id, outcome, 1)
+  if outcome == 'cancelled' then return nil end
+  if not fp or #body < SHARED_BYTES then
+    return redis.call('XADD', k_results(id), '*', 'h', header, 'b', body, 'd', how)
+  end
+  redis.call('HSETNX', k_bodies(id), fp, body)
+  return redis.call('XADD', k_results(id), '*', 'h', header, 'b', '', 'd', how, 's', fp)
 end
 
 -- Every script that counts ends with this. 0 - x: unary minus makes -0, which reaches Redis 7.0 as '-0',
 -- no integer to it.
 local function write_counts()
-  if left_docs > 0 then
+  if left_docs ~= 0 then
     redis.call('HINCRBY', K_BACKLOG, 'docs', 0 - left_docs)
     redis.call('HINCRBY', K_BACKLOG, 'bytes', 0 - left_bytes)
   end
@@ -211,23 +278,31 @@ local function release_followers(fp, request)
   end
 end
 
--- Lets go of a taken-out entry whose job was cancelled or is gone. What waited was counted at the
--- cancellation; what ran is counted now.
+-- Lets go of a taken-out entry that was cancelled or whose job is gone. What waited when its job was
+-- cancelled was counted then; everything else is counted now.
 local function drop_unwanted(e)
   leave_backlog(e.b)
-  if stop_running(e.j, e.i) then count(e.j, 'cancelled', 1) end
+  local was_running = stop_running(e.j, e.i)
+  if was_running or (is_wanted(e.j) and is_cancelled_singly(e.j, e.h)) then count(e.j, 'cancelled', 1) end
   release_followers(e.f or '', e.i)
 end
 
 -- Parks a taken-out entry in the dead letters and fails its document, as far as the fields tell whose
 -- it is.
-local function bury(stream, consumer, e, reason, body)
-  local flat = {'stream', stream, 'consumer', consumer, 'reason', reason}
-  for name, value in pairs(e) do flat[#flat + 1] = name; flat[#flat + 1] = value end
-  redis.call('XADD', K_DEAD, 'MAXLEN', '~', 100000, '*', unpack(flat))
-  if not is_whole(e) then return end
-  leave_backlog(e.b)
-  settle(e.j, 'failed', e.h, body, 'run', stop_running(e.j, e.i))
-  release_followers(e.f or '', e.i)
-  write_counts()
+local function bury(stream, consumer, e, code, body, message, trace)
+  local letter = {
+    'stream', stream, 'consumer', consumer, 'reason', code, 'error', message, 'trace', trace,
+  }
+  local function add(name, value) letter[#letter + 1] = name; letter[#letter + 1] = value end
+  if is_whole(e) then
+    leave_backlog(e.b)
+    local result = settle(e.j, 'failed', e.h, body, 'run', stop_running(e.j, e.i))
+    add('result', result or '')
+    add('history', redis.call('HGET', k_history(e.j), e.i) or '')
+  end
+  for name, value in pairs(e) do
+    if not NOT_PAYLOAD[name] then add(name, value) end
+  end
+  redis.call('XADD', K_DEAD, 'MAXLEN', '~', 100000, '*', unpack(letter))
+  if is_whole(e) then release_followers(e.f or '', e.i) end
 end

@@ -2,7 +2,7 @@
 -- one step, each only while this consumer still owns it.
 -- ARGV: group, consumer, result cache lifetime in seconds, then per entry: ready stream, entry id, the
 --       entry's fields i j b f h (passed because reading them here would copy the whole prompt into
---       Lua), outcome, body bytes
+--       Lua), outcome (succeeded, expired or cancelled), body bytes
 -- Returns per entry: 'OK', 'LOST' (somebody else has it; nothing was written), or why it failed.
 local group, consumer, cache_ttl_s = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local entries = named_entries(group, consumer, 4, 9)
@@ -34,14 +34,10 @@ if #shared > 0 then
   for at, leader in ipairs(redis.call('MGET', unpack(leads))) do leaders[shared[at]] = leader end
 end
 
--- Gives the leader's body to those who waited for it.
-local function answer_followers(e)
-  if not has_followers then return end
-  local flat = redis.call('LRANGE', k_followers(e.f), 0, -1)
-  for at = 1, #flat, 6 do
-    leave_backlog(flat[at + 3])
-    settle(flat[at + 1], e.outcome, flat[at + 4], e.body, 'follower', false)
-  end
+-- Those who waited for the entry's answer: six items each, as release_followers reads them.
+local function followers_of(e)
+  if not has_followers or leaders[e.f] ~= e.i then return {} end
+  return redis.call('LRANGE', k_followers(e.f), 0, -1)
 end
 
 local function complete(e)
@@ -49,16 +45,21 @@ local function complete(e)
   local was_running = running[e.i]
   running[e.i] = nil
   if was_running then count(e.j, 'running', -1) end
-  settle(e.j, e.outcome, e.h, e.body, 'run', was_running)
   if e.outcome ~= 'succeeded' then
+    settle(e.j, e.outcome, e.h, e.body, 'run', was_running)
     release_followers(e.f, e.i)
     return 'OK'
   end
+  local flat = followers_of(e)
+  settle(e.j, e.outcome, e.h, e.body, 'run', was_running, #flat > 0 and e.f)
   if e.f ~= '' and cache_ttl_s > 0 then redis.call('SET', k_cached(e.f), e.body, 'EX', cache_ttl_s) end
   if leaders[e.f] == e.i then
     spent[#spent + 1] = k_lead(e.f)
     spent[#spent + 1] = k_followers(e.f)
-    answer_followers(e)
+  end
+  for at = 1, #flat, 6 do
+    leave_backlog(flat[at + 3])
+    settle(flat[at + 1], e.outcome, flat[at + 4], e.body, 'follower', false, e.f)
   end
   return 'OK'
 end

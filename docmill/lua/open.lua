@@ -9,9 +9,7 @@ if redis.call('HSETNX', k_job(job), 'created_at', now_s()) == 1 then
   redis.call('ZREMRANGEBYRANK', K_JOBS, 0, -LISTED_JOBS - 1)
 end
 redis.call('HSET', k_job(job), 'result_ttl_s', ARGV[2], 'sealed', 0)
-redis.call('HDEL', k_job(job), 'finished_at')
+redis.call('ZADD', K_OPEN, now_s(), job)
+reopen(job)
 for at = 4, #ARGV, 2 do redis.call('HSETNX', k_specs(job), ARGV[at], ARGV[at + 1]) end
-for _, key in ipairs({k_job(job), k_ids(job), k_specs(job), k_results(job)}) do
-  redis.call('PERSIST', key)
-end
 return 'OK'

@@ -4,8 +4,8 @@
 --       because reading them here would copy the document into Lua), verdict and its three arguments:
 --         'ready':  ready stream, prepared bytes, fingerprint ('' = never shared)
 --         'settle': outcome, body bytes, ''
--- Returns per entry: 'READY', 'FOLLOWS', 'CACHED', 'SETTLED', 'DROPPED' (its job was cancelled or is
--- gone), 'LOST' (the entry is somebody else's; nothing was written), or why it failed (nothing was
+-- Returns per entry: 'READY', 'FOLLOWS', 'CACHED', 'SETTLED', 'DROPPED' (it was cancelled, or its job
+-- is gone), 'LOST' (the entry is somebody else's; nothing was written), or why it failed (nothing was
 -- written, and the entry is still this consumer's).
 local group, consumer = ARGV[1], ARGV[2]
 local entries = named_entries(group, consumer, 3, 10)
@@ -53,16 +53,16 @@ local ended = {}
 -- At most one write of each entry can fail, and it comes before all counting.
 local function end_entry(e)
   local said
-  if not is_wanted(e.j) then
+  if not is_entry_wanted(e) then
     said = 'DROPPED'
-    leave_backlog(e.b)
+    drop_unwanted(e)
   elseif e.verdict == 'settle' then
     said = 'SETTLED'
     settle(e.j, e.first, e.h, e.second, 'rejected', false)
     leave_backlog(e.b)
   elseif stored[e.f] then
     said = 'CACHED'
-    settle(e.j, 'succeeded', e.h, stored[e.f], 'cached', false)
+    settle(e.j, 'succeeded', e.h, stored[e.f], 'cached', false, e.f)
     leave_backlog(e.b)
   elseif leaders[e.f] and leaders[e.f] ~= e.i then
     said = follow(e)

@@ -1,34 +1,43 @@
--- Hands one pending entry back, so that anybody may read it again: at a worker's shutdown, or by the
--- reaper when its owner's heartbeat is gone. Over the delivery limit it becomes a failed result and a
--- dead letter instead.
--- ARGV: stream, group, owner, entry id, owner's heartbeat key ('' = the owner itself asks),
---       1 if this counts as a delivery else 0, delivery limit, body bytes for the failed result
--- Returns 'BACK', 'DEAD', 'DROPPED' (its job was cancelled or is gone), or 'LOST' (not the owner's any
--- more, or the owner lives).
-local stream, group, owner, entry, heartbeat = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- Hands one pending entry back, so that anybody may read it again: at a worker's shutdown, for another
+-- try after a failure, or by the reaper when its owner's heartbeat is gone. A delivery that counts and is
+-- one too many ends it as a dead letter instead.
+-- ARGV: stream, group, owner, entry id, 1 if this counts as a delivery else 0, delivery limit, delay in
+--       seconds, code, body bytes, message and traceback digest for the dead letter, owner's heartbeat key
+--       ('': the owner itself asks), the reaper's token ('': no reaper asks)
+-- Returns 'BACK', 'LATER' (due.lua brings it back), 'DEAD', 'DROPPED' (it was cancelled, or its job is
+-- gone), or 'LOST' (not the owner's any more, the owner lives, or another reaper has taken over).
+local stream, group, owner, entry = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local delay_s, heartbeat, token = tonumber(ARGV[7]), ARGV[12], ARGV[13]
 if heartbeat ~= '' and redis.call('EXISTS', heartbeat) == 1 then return 'LOST' end
+if token ~= '' and string.match(redis.call('GET', K_REAPER) or '', '^%d+') ~= token then return 'LOST' end
 if not owns(stream, group, owner, entry) then return 'LOST' end
 local e = fields_of(stream, entry)
 drop_entries(group, {{stream = stream, id = entry}})
 if not e then return 'LOST' end
-if not is_whole(e) then
-  bury(stream, owner, e, 'malformed', '')
+local function give_up(code, message)
+  bury(stream, owner, e, code, ARGV[9], message, ARGV[11])
+  write_counts()
   return 'DEAD'
 end
-if not is_wanted(e.j) then
+if not is_whole(e) then return give_up('malformed', 'the entry lacks fields of a document') end
+if not is_entry_wanted(e) then
   drop_unwanted(e)
   write_counts()
   return 'DROPPED'
 end
-local deliveries = tonumber(e.n) + tonumber(ARGV[6])
-if deliveries > tonumber(ARGV[7]) then
-  bury(stream, owner, e, 'delivery_limit', ARGV[8])
-  return 'DEAD'
+-- what no engine had begun cannot have been the cause; preprocessing has no such mark
+local has_begun = redis.call('ZSCORE', K_RUNNING, e.i) or string.sub(stream, 1, #k_intake('')) == k_intake('')
+if ARGV[5] == '1' and has_begun then
+  if tonumber(e.n) >= tonumber(ARGV[6]) then return give_up(ARGV[8], ARGV[10]) end
+  e.n = tonumber(e.n) + 1
 end
 stop_running(e.j, e.i)
 write_counts()
-e.n = deliveries
-local flat = {}
-for name, value in pairs(e) do flat[#flat + 1] = name; flat[#flat + 1] = value end
-redis.call('XADD', stream, '*', unpack(flat))
+if delay_s > 0 then
+  e.stream = stream
+  redis.call('HSET', k_later(e.i), unpack(flat_of(e)))
+  redis.call('ZADD', K_LATER, now_s() + delay_s, e.i)
+  return 'LATER'
+end
+redis.call('XADD', stream, '*', unpack(flat_of(e)))
 return 'BACK'

@@ -2,9 +2,9 @@
 -- ARGV: job id, tier, then per document: custom id, request id, header, document, digest of its spec,
 --       spec ('': the job has it already)
 -- Returns per document: 'OK', 'SEEN' (this custom id was accepted before), 'FULL' (nothing was written;
--- try later), 'CANCELLED', 'CLOSED' (the job was never opened, or is gone), or why it failed.
+-- try later), 'CANCELLED', 'CLOSED' (the job was never opened, has ended, or is gone), or why it failed.
 local job, tier = ARGV[1], ARGV[2]
-local known = redis.call('HMGET', k_job(job), 'created_at', 'cancelled_at')
+local known = redis.call('HMGET', k_job(job), 'created_at', 'cancelled_at', 'finished_at')
 local b = redis.call('HMGET', K_BACKLOG, 'docs', 'bytes', 'max_docs', 'max_bytes')
 local docs, bytes = tonumber(b[1] or 0), tonumber(b[2] or 0)
 local max_docs = tonumber(b[3] or DEFAULT_MAX_DOCS)
@@ -16,10 +16,11 @@ for at, is_member in ipairs(redis.call('SMISMEMBER', k_ids(job), unpack(custom_i
 end
 
 local function accept(custom_id, request, header, document, digest, spec)
-  -- before any refusal: the sender leaves the spec out from now on
-  if spec ~= '' then redis.call('HSETNX', k_specs(job), digest, spec) end
+  -- before any other refusal: the sender leaves the spec out from now on
+  if spec ~= '' and not known[3] then redis.call('HSETNX', k_specs(job), digest, spec) end
   if seen[custom_id] then return 'SEEN' end
   if known[2] then return 'CANCELLED' end
+  if known[3] then return 'CLOSED' end
   local size = #document
   -- an empty backlog takes any one document, so that a large one cannot wait for ever
   local depth, held = docs + #accepted, bytes + new_bytes
@@ -47,5 +48,6 @@ if #accepted > 0 then
   redis.call('HINCRBY', k_job(job), 'submitted', #accepted)
   redis.call('HINCRBY', K_BACKLOG, 'docs', #accepted)
   redis.call('HINCRBY', K_BACKLOG, 'bytes', new_bytes)
+  redis.call('ZADD', K_OPEN, 'XX', now_s(), job)
 end
 return verdicts

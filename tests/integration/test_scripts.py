@@ -66,11 +66,22 @@ class Worker:
         heartbeat: str = "",
         counts: int = 1,
         limit: int = LIMIT,
+        delay_s: float = 0,
+        token: str = "",
     ) -> bytes:
         """Call redeliver.lua."""
         owned = (taken[0], GROUP, self.name, taken[1])
+        letter = ("delivery_limit", FAILED.encode(), "given up", "abc")
         verdict: bytes = self.documents.scripts.call(
-            "redeliver", *owned, heartbeat, counts, limit, FAILED.encode()
+            "redeliver", *owned, counts, limit, delay_s, *letter, heartbeat, token
+        )
+        return verdict
+
+    def bury(self, taken: tuple[str, str, dict[bytes, bytes]], trace: str = "") -> bytes:
+        """Call bury.lua."""
+        owned = (taken[0], GROUP, self.name, taken[1])
+        verdict: bytes = self.documents.scripts.call(
+            "bury", *owned, "decode_error", FAILED.encode(), "unreadable", trace
         )
         return verdict
 
@@ -228,9 +239,9 @@ def test_an_entry_that_cannot_be_made_ready_stays(documents: Documents) -> None:
 
     intake = documents.keys.intake("batch")
     ((entry_id, _),) = documents.client.xrange(intake)
-    owned = (intake, GROUP, "preparer", entry_id)
+    preparer = Worker(documents, "preparer")
 
-    assert documents.scripts.call("redeliver", *owned, "", 1, LIMIT, FAILED.encode()) == b"BACK"
+    assert preparer.redeliver((intake, entry_id, {})) == b"BACK"
     assert documents.prepare(fingerprint="fp") == [b"READY"]
 
 
@@ -271,6 +282,7 @@ def test_too_many_deliveries_end_in_a_failed_result_and_a_dead_letter(
     """A document that kills its workers is given up, with everything it consists of."""
     documents.put(["a"])
     (taken,) = worker.take()
+    worker.begin(taken)
 
     assert worker.redeliver(taken) == b"BACK"
 
@@ -281,13 +293,29 @@ def test_too_many_deliveries_end_in_a_failed_result_and_a_dead_letter(
 
     (result,) = documents.results()
     ((_, letter),) = documents.client.xrange(documents.keys.dead)
+    ((result_id, _),) = documents.client.xrange(documents.keys.results("job"))
 
     assert result.body == FAILED
     assert documents.counts() == {"submitted": 1, "failed": 1}
     assert documents.backlog()["docs"] == 0
     assert letter[b"reason"] == b"delivery_limit"
     assert letter[b"consumer"] == b"w1"
+    assert (letter[b"error"], letter[b"trace"], letter[b"n"]) == (b"given up", b"abc", b"2")
+    assert letter[b"result"] == result_id
     assert letter[b"p"] == taken[2][b"p"]
+
+
+def test_what_no_engine_had_begun_is_not_blamed(documents: Documents, worker: Worker) -> None:
+    """A document that only waited in a dead worker's window keeps its count of deliveries."""
+    documents.put(["a"])
+    for _ in range(2 * LIMIT):
+        (taken,) = worker.take()
+
+        assert worker.redeliver(taken) == b"BACK"
+
+    (taken,) = worker.take()
+
+    assert taken[2][b"n"] == b"1"
 
 
 def test_handing_back_oneself_counts_no_delivery(documents: Documents, worker: Worker) -> None:
@@ -305,9 +333,7 @@ def test_strangers_entries_are_buried(documents: Documents, worker: Worker) -> N
         documents.client.xadd(documents.ready(), {"hello": "world"})
         ((stream, entry_id, _),) = worker.take()
         if script == "bury":
-            verdict = documents.scripts.call(
-                "bury", stream, GROUP, "w1", entry_id, "decode_error", b""
-            )
+            verdict = worker.bury((stream, entry_id, {}))
         else:
             verdict = worker.redeliver((stream, entry_id, {}))
 
@@ -323,11 +349,10 @@ def test_strangers_entries_are_buried(documents: Documents, worker: Worker) -> N
 def test_burying_fails_the_document(documents: Documents, worker: Worker) -> None:
     """An unreadable record ends its document with the given body."""
     documents.put(["a"], record=b"garbage")
-    ((stream, entry_id, _),) = worker.take()
-    owned = (stream, GROUP, "w1", entry_id)
+    (taken,) = worker.take()
 
-    assert documents.scripts.call("bury", *owned, "decode_error", FAILED.encode()) == b"OK"
-    assert documents.scripts.call("bury", *owned, "decode_error", FAILED.encode()) == b"LOST"
+    assert worker.bury(taken) == b"OK"
+    assert worker.bury(taken) == b"LOST"
     assert documents.counts() == {"submitted": 1, "failed": 1}
     assert [result.body for result in documents.results()] == [FAILED]
 

@@ -16,6 +16,11 @@ IN_LUA = {
     "k_ids": KEYS.custom_ids("A"),
     "k_specs": KEYS.specs("A"),
     "k_results": KEYS.results("A"),
+    "k_bodies": KEYS.bodies("A"),
+    "k_cancelled": KEYS.cancelled("A"),
+    "k_history": KEYS.history("A"),
+    "k_parked": KEYS.parked("A"),
+    "k_later": KEYS.later_entry("A"),
     "k_intake": KEYS.intake("A"),
     "k_lead": KEYS.leader("A"),
     "k_followers": KEYS.followers("A"),
@@ -23,6 +28,10 @@ IN_LUA = {
     "K_BACKLOG": KEYS.backlog,
     "K_RUNNING": KEYS.running,
     "K_DEAD": KEYS.dead,
+    "K_LATER": KEYS.later,
+    "K_PARKED": KEYS.parked_jobs,
+    "K_OPEN": KEYS.open_jobs,
+    "K_REAPER": KEYS.reaper,
 }
 
 
@@ -44,20 +53,26 @@ def test_lua_builds_the_same_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "key"), [("open", KEYS.jobs), ("forget", KEYS.consumers)], ids=["open", "forget"]
+    ("script", "keys"),
+    [
+        ("open", [KEYS.jobs]),
+        ("forget", [KEYS.consumers]),
+        ("beat", [KEYS.heartbeat(""), KEYS.consumers]),
+    ],
+    ids=["open", "forget", "beat"],
 )
-def test_scripts_build_the_same_names(script: str, key: str) -> None:
+def test_scripts_build_the_same_names(script: str, keys: list[str]) -> None:
     """A key that only one script uses is the one that keys.py defines."""
     text = files("docmill").joinpath("lua", f"{script}.lua").read_text()
     built = [_built_by(found) for found in re.findall(r"P \.\. '[^']+'", text)]
 
-    assert built == [key]
+    assert built == keys
 
 
 def test_all_keys_of_a_shard_share_a_slot() -> None:
     """Every key starts with the shard's hash tag."""
     keys = [*IN_LUA.values(), KEYS.jobs, KEYS.consumers, KEYS.models, KEYS.reaper]
-    keys += [KEYS.heartbeat("c"), KEYS.absent("c"), KEYS.ready("v", TIERS[0], 1)]
+    keys += [KEYS.heartbeat("c"), KEYS.absent("c"), KEYS.ready("v", TIERS[0], 1), KEYS.alone("c")]
 
     assert {"{dm:ns:3}"} == {key[: key.index("}") + 1] for key in keys}
 

@@ -1,0 +1,10 @@
+-- Lets a job rest, or go on: while it is paused no engine begins its documents; what runs still ends.
+-- ARGV: job id, 1 to pause or 0 to go on
+-- Returns 1, 0 when there was nothing to do (it is so already, or the job has ended), or -1 when there is
+-- no such job.
+local job = ARGV[1]
+if redis.call('EXISTS', k_job(job)) == 0 then return -1 end
+local c = counters(job)
+if ARGV[2] == '0' then return redis.call('HDEL', k_job(job), 'paused_at') end
+if c.is_cancelled or c.finished_at then return 0 end
+return redis.call('HSETNX', k_job(job), 'paused_at', now_s())
