@@ -7,12 +7,18 @@ standard library.
 """
 
 from dataclasses import dataclass
+from zlib import crc32
 
 #: The one consumer group on every stream that workers share.
 GROUP = "workers"
 
 #: Tiers in the order in which they are served.
 TIERS = ("interactive", "batch")
+
+
+def shard_of(job_id: str, num_shards: int) -> int:
+    """Return the shard in which a job of this id lies: the same one in every process, for ever."""
+    return crc32(job_id.encode()) % num_shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +153,8 @@ class Keys:
     def reaper(self) -> str:
         """String with expiry: token and holder, of the reaper at work on this shard."""
         return f"{self.prefix}:reaper"
+
+    @property
+    def shards(self) -> str:
+        """String, in shard 0 alone: how many shards the namespace has; absent: 1."""
+        return f"{self.prefix}:shards"

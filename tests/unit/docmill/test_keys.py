@@ -1,11 +1,12 @@
 """Names of keys: one shard is one slot, and Lua builds the same names as Python."""
 
 import re
+from collections import Counter
 from importlib.resources import files
 
 import pytest
 
-from docmill.keys import TIERS, Keys
+from docmill.keys import TIERS, Keys, shard_of
 
 KEYS = Keys("ns", 3)
 LIB = files("docmill").joinpath("lua", "_lib.lua").read_text()
@@ -71,7 +72,7 @@ def test_scripts_build_the_same_names(script: str, keys: list[str]) -> None:
 
 def test_all_keys_of_a_shard_share_a_slot() -> None:
     """Every key starts with the shard's hash tag."""
-    keys = [*IN_LUA.values(), KEYS.jobs, KEYS.consumers, KEYS.models, KEYS.reaper]
+    keys = [*IN_LUA.values(), KEYS.jobs, KEYS.consumers, KEYS.models, KEYS.reaper, KEYS.shards]
     keys += [KEYS.heartbeat("c"), KEYS.absent("c"), KEYS.ready("v", TIERS[0], 1), KEYS.alone("c")]
 
     assert {"{dm:ns:3}"} == {key[: key.index("}") + 1] for key in keys}
@@ -82,3 +83,16 @@ def test_namespaces_and_shards_never_meet() -> None:
     prefixes = {Keys("a", 0).prefix, Keys("a", 1).prefix, Keys("b", 0).prefix}
 
     assert len(prefixes) == 3
+
+
+def test_a_job_stays_in_its_shard() -> None:
+    """The shard follows from the id alone; as written down here, it is the same for ever."""
+    assert [0, 0, 5] == [shard_of("20261130-073512-3f9a2c1b", num) for num in (1, 2, 7)]
+
+
+def test_jobs_spread_over_the_shards() -> None:
+    """Ids that differ in little lie in all shards, about as many in each."""
+    counts = Counter(shard_of(f"20261130-073512-{number:08x}", 8) for number in range(8000))
+
+    assert set(range(8)) == set(counts)
+    assert min(counts.values()) > 800
