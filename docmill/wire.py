@@ -1,8 +1,10 @@
 """The records that cross Redis, and their bytes.
 
 Decides what producers and workers tell each other; decides nothing about queues or keys. Records
-are msgpack maps that open with the schema version `v`. A reader that meets another version raises
-`UnsupportedSchema`; it never guesses. May import pydantic and msgpack.
+are msgpack maps that open with the schema version `v`. A reader knows the current version and the
+one before; for any other it raises `UnsupportedSchema`, it never guesses. Bytes may come from
+anybody, so whatever is unpacked is limited in size, length and depth. May import pydantic, msgpack
+and zstd.
 
 A document travels as a *header* (who asked, unchanged from submit to result) beside what changes on
 the way: the document's bytes, then the prepared tokens, then the result body. One body may be
@@ -10,14 +12,30 @@ delivered under many headers, which is how duplicates are answered once.
 """
 
 import hashlib
+import sys
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from docmill.errors import DecodeError, UnsupportedSchema
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 SCHEMA_VERSION = 1
+
+#: Larger bodies are compressed: below, the frame's overhead and the time eat what is saved.
+COMPRESS_OVER = 4096
+#: Bytes of a record, also once decompressed: several times the largest document that is allowed.
+MAX_RECORD_BYTES = 128 * 1024 * 1024
+#: Items of one list or map, and how deep they may lie in each other.
+MAX_ITEMS = 65_536
+MAX_DEPTH = 32
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # msgpack: the number 40, which opens no record
 
 Outcome = Literal["succeeded", "failed", "cancelled", "expired"]
 OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "cancelled", "expired")
@@ -28,6 +46,8 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     schema_version: ClassVar[int] = SCHEMA_VERSION
+    #: Older versions whose fields mean the same and are read as they are.
+    read_versions: ClassVar[tuple[int, ...]] = ()
 
     def encode(self) -> bytes:
         """Return the record's bytes. Cost: O(size)."""
@@ -45,10 +65,11 @@ class Record(BaseModel):
         """
         fields = unpack(data)
         version = fields.pop("v", None)
-        if version != cls.schema_version:
+        known = (*cls.read_versions, cls.schema_version)
+        if version not in known:
             raise UnsupportedSchema(
-                f"{cls.__name__} has schema version {version!r}; this reader knows "
-                f"{cls.schema_version}"
+                f"{cls.__name__} has schema version {version!r:.40}; this reader knows "
+                f"{' and '.join(map(str, known))}"
             )
         try:
             return cls.model_validate(fields)
@@ -59,20 +80,59 @@ class Record(BaseModel):
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Unpack a msgpack map, refusing anything else, extension types included.
+    """Unpack a msgpack map; decompresses it first if need be.
+
+    Extension types are refused, and what exceeds the limits above: a few bytes may claim to be
+    many, or nest until a reader's stack is full.
 
     Raises:
-        DecodeError: The bytes are not a msgpack map.
+        DecodeError: The bytes are not such a map.
     """
+    if data.startswith(_ZSTD_MAGIC):
+        data = _decompress(data)
+    if len(data) > MAX_RECORD_BYTES:
+        raise DecodeError(f"{len(data)} bytes are more than the {MAX_RECORD_BYTES} of a record")
     try:
-        fields = msgpack.unpackb(data, ext_hook=_refuse_extension)
+        fields = msgpack.unpackb(
+            data, ext_hook=_refuse_extension, max_array_len=MAX_ITEMS, max_map_len=MAX_ITEMS
+        )
     except DecodeError:
         raise
     except Exception as error:  # msgpack raises half a dozen unrelated classes
-        raise DecodeError(f"not msgpack: {error}") from error
+        raise DecodeError(f"not msgpack: {error or type(error).__name__}") from error
     if not isinstance(fields, dict):
         raise DecodeError(f"expected a map, got {type(fields).__name__}")
+    check_plain(fields)
     return fields
+
+
+def _decompress(data: bytes) -> bytes:
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        record = decompressor.decompress(data, max_length=MAX_RECORD_BYTES)
+    except zstd.ZstdError as error:
+        raise DecodeError(f"not zstd: {error}") from error
+    if not decompressor.eof:
+        raise DecodeError(f"cut off, or more than {MAX_RECORD_BYTES} bytes once decompressed")
+    return record
+
+
+def check_plain(value: Any, most: int = MAX_DEPTH) -> None:
+    """Make sure that a value is plain, and lists and maps lie at most `most` deep in each other.
+
+    Raises:
+        DecodeError: It is not, or they do not.
+
+    Cost: O(items).
+    """
+    if isinstance(value, msgpack.Timestamp):  # comes by no hook
+        _refuse_extension(-1, b"")
+    if not isinstance(value, dict | list | tuple):
+        return
+    if most == 0:
+        raise DecodeError(f"lists and maps lie more than {MAX_DEPTH} deep in each other")
+    for item in value.values() if isinstance(value, dict) else value:
+        check_plain(item, most - 1)
 
 
 def _refuse_extension(code: int, data: bytes) -> Any:
@@ -126,7 +186,7 @@ class Header(Record):
     submitted_at: float
     deadline_at: float | None = None
     encoding: str = "utf-8"
-    source: dict[str, Any] | None = None
+    source: dict[str, JsonValue] | None = None
 
 
 class Truncation(BaseModel):
@@ -200,7 +260,13 @@ class Failure(BaseModel):
 
 
 class Body(Record):
-    """What came of a document; several headers may share one body."""
+    """What came of a document; several headers may share one body.
+
+    Version 2: the bytes may be one zstd frame, see `pack_body`.
+    """
+
+    schema_version: ClassVar[int] = 2
+    read_versions: ClassVar[tuple[int, ...]] = (1,)
 
     outcome: Outcome = "succeeded"
     text: str | None = None
@@ -213,3 +279,13 @@ class Body(Record):
     model_version: str | None = None
     config_version: str | None = None
     error: Failure | None = None
+
+    def encode(self) -> bytes:
+        """Return the body's bytes, compressed where that pays. Cost: O(size)."""
+        return pack_body(self.model_dump(exclude_defaults=True))
+
+
+def pack_body(fields: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a body with these fields, checked by nobody; see `COMPRESS_OVER`."""
+    packed: bytes = msgpack.packb({"v": Body.schema_version, **fields})
+    return zstd.compress(packed) if len(packed) > COMPRESS_OVER else packed

@@ -22,7 +22,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # noqa: TID251 - no test may reach
 # tiny models gain nothing from threads; on busy cores two of them only wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # noqa: TID251 - read by torch when it is imported
 
-LEVELS = ("unit", "contract", "integration", "e2e", "gpu", "packaging")
+LEVELS = ("unit", "contract", "compat", "integration", "e2e", "chaos", "gpu", "packaging")
 HERE = Path(__file__).parent
 
 
