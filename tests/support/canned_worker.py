@@ -72,6 +72,15 @@ class CannedWorker:
         told = [fields[name] for name in (b"i", b"j", b"b", b"f", b"h")]
         self._scripts.call("complete", GROUP, CONSUMER, 0, stream, entry, *told, "succeeded", body)
 
+    def fail(
+        self, stream: str, entry: bytes, fields: dict[bytes, bytes], code: str = "non_finite_logits"
+    ) -> None:
+        """Give up one running document: a failed result, and a dead letter."""
+        error = Failure(code=code, message="it cannot be answered")
+        body = Body(outcome="failed", error=error, model="canned").encode()
+        owned = (stream, GROUP, CONSUMER, entry)
+        self._scripts.call("bury", *owned, code, body, error.message, "0123456789ab")
+
     def _read(self, streams: list[str], count: int) -> list[tuple[str, bytes, dict[bytes, bytes]]]:
         for stream in streams:
             try:
