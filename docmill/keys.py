@@ -155,6 +155,16 @@ class Keys:
         return f"{self.prefix}:reaper"
 
     @property
+    def tasks(self) -> str:
+        """Hash: task id -> record (msgpack), of the tasks that have not ended."""
+        return f"{self.prefix}:tasks"
+
+    @property
+    def tasks_ended(self) -> str:
+        """Hash with expiry: task id -> record, of the latest tasks that have ended."""
+        return f"{self.prefix}:tasks:ended"
+
+    @property
     def shards(self) -> str:
         """String, in shard 0 alone: how many shards the namespace has; absent: 1."""
         return f"{self.prefix}:shards"

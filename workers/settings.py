@@ -82,6 +82,15 @@ class Settings(BaseSettings):
     backlog_max_bytes: int = Field(
         4 * 1024**3, ge=1024, description="Bytes of documents accepted and not yet answered."
     )
+    producer_silence_s: int = Field(
+        86_400, ge=1, description="A job is closed when its producer was silent for this long."
+    )
+    dead_letter_ttl_s: int = Field(30 * 86_400, ge=1, description="How long dead letters are kept.")
+    files_dir: Path | None = Field(
+        None,
+        description="Folder that `docmill ingest` reads below and `docmill export` writes below; "
+        "absent: neither.",
+    )
     state_dir: Path = Field(
         Path("~/.cache/docmill"), description="Converted models and the embedded Redis' data."
     )

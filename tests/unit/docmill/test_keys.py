@@ -74,6 +74,7 @@ def test_all_keys_of_a_shard_share_a_slot() -> None:
     """Every key starts with the shard's hash tag."""
     keys = [*IN_LUA.values(), KEYS.jobs, KEYS.consumers, KEYS.models, KEYS.reaper, KEYS.shards]
     keys += [KEYS.heartbeat("c"), KEYS.absent("c"), KEYS.ready("v", TIERS[0], 1), KEYS.alone("c")]
+    keys += [KEYS.tasks, KEYS.tasks_ended]
 
     assert {"{dm:ns:3}"} == {key[: key.index("}") + 1] for key in keys}
 
