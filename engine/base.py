@@ -4,7 +4,7 @@ Decides the vocabulary only. An engine knows batches and rows, never jobs, queue
 import docmill.errors and numpy.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -73,6 +73,10 @@ Event = RowDone | RowFailed
 #: Asked for up to that many more rows while a batch runs; returns what should join, maybe nothing.
 Refill = Callable[[int], Sequence[Row]]
 
+#: Called before each forward pass, so that it must return at once: a sign of life. Returns the ids
+#: of rows whose answers nobody wants any more; ids that the batch does not have are ignored.
+Step = Callable[[], Collection[str]]
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
@@ -96,10 +100,13 @@ class Engine(Protocol):
         """Return what fits at once. Cost: O(1)."""
         ...
 
-    def run(self, rows: Sequence[Row], refill: Refill | None = None) -> Iterator[Event]:
+    def run(
+        self, rows: Sequence[Row], refill: Refill | None = None, step: Step | None = None
+    ) -> Iterator[Event]:
         """Answer rows, yielding each event as its row ends; exactly one event per row.
 
-        Rows given by `refill` join the running batch as slots get free. Closing the iterator stops
+        Rows given by `refill` join the running batch as slots get free. Rows named by `step` leave
+        it at once, without an event, and change no other row's answer. Closing the iterator stops
         the work and frees its memory; rows without an event then have none.
 
         Raises:

@@ -8,13 +8,16 @@ import hashlib
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docmill.errors import EngineError
-from engine.base import Capacity, Event, FinishReason, Refill, Row, RowDone, RowFailed
+from engine.base import Capacity, Event, FinishReason, Refill, Row, RowDone, RowFailed, Step
+
+T = TypeVar("T", Row, Event)
 
 #: Decides whether a row fails, and with which error.
 Fault = Callable[[Row], EngineError | None]
@@ -64,38 +67,49 @@ class FakeEngine:
         """Return what it says fits at once."""
         return self._capacity
 
-    def run(self, rows: Sequence[Row], refill: Refill | None = None) -> Iterator[Event]:
+    def run(
+        self, rows: Sequence[Row], refill: Refill | None = None, step: Step | None = None
+    ) -> Iterator[Event]:
         """Answer rows wave by wave; see `engine.base.Engine.run`.
+
+        A pass is a wave, and with `token_delay_s` also each token of it.
 
         Raises:
             EngineError: The engine is closed.
         """
         if self._closed:
             raise EngineError("the engine is closed; load it again")
-        return self._run(deque(rows), refill)
+        return self._run(deque(rows), refill, step or (lambda: ()))
 
-    def _run(self, waiting: deque[Row], refill: Refill | None) -> Iterator[Event]:
+    def _run(self, waiting: deque[Row], refill: Refill | None, step: Step) -> Iterator[Event]:
         max_rows = self._capacity.max_rows
         while True:
             if refill is not None and len(waiting) < max_rows:
                 waiting.extend(refill(max_rows - len(waiting)))
             if not waiting:
                 return
+            _let_leave(waiting, step())
             wave = [waiting.popleft() for _ in range(min(max_rows, len(waiting)))]
-            if self._batch_delay_s:
+            if self._batch_delay_s and wave:
                 self._sleep(self._batch_delay_s)
-            yield from self._answer_wave(wave)
+            if self._token_delay_s:
+                yield from self._speak(wave, waiting, step)
+            else:
+                yield from map(self._answer, wave)
 
-    def _answer_wave(self, wave: list[Row]) -> Iterator[Event]:
-        if not self._token_delay_s:
-            yield from map(self._answer, wave)
-            return
-        events = [self._answer(row) for row in wave]
-        elapsed = 0
-        for event in sorted(events, key=_num_tokens):  # shorter answers end earlier
-            self._sleep(self._token_delay_s * (_num_tokens(event) - elapsed))
-            elapsed = _num_tokens(event)
-            yield event
+    def _speak(self, wave: list[Row], waiting: deque[Row], step: Step) -> Iterator[Event]:
+        """Answer rows token by token, so that shorter answers end earlier."""
+        events = deque(self._answer(row) for row in wave)
+        num_spoken = 0
+        while events:
+            yield from (event for event in events if _num_tokens(event) <= num_spoken)
+            events = deque(event for event in events if _num_tokens(event) > num_spoken)
+            leaving = step() if events else ()
+            _let_leave(waiting, leaving)
+            _let_leave(events, leaving)
+            if events:
+                self._sleep(self._token_delay_s)
+                num_spoken += 1
 
     def _answer(self, row: Row) -> Event:
         error = self._refusal(row) or (self._fault(row) if self._fault else None)
@@ -133,6 +147,13 @@ def answer(row: Row) -> RowDone:
     token_ids = tuple(digest[1 : 1 + min(num_words, row.sampling.max_tokens)])
     finish_reason: FinishReason = "stop" if ends else "length"
     return RowDone(row.row_id, text, token_ids, finish_reason, max(1, len(token_ids)))
+
+
+def _let_leave(rows: deque[T], leaving: Collection[str]) -> None:
+    if leaving:
+        kept = [row for row in rows if row.row_id not in leaving]
+        rows.clear()
+        rows.extend(kept)
 
 
 def _num_tokens(event: Event) -> int:

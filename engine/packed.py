@@ -5,7 +5,6 @@ when a share of the slots is free and leave as they end. May import torch, numpy
 this package below it.
 """
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -14,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from docmill.errors import DeviceOutOfMemory
-from engine.answer import Answer, without_refused
+from engine.answer import Answer
 from engine.attention import LaneStep, PackedStep, Segment
-from engine.base import Event, Refill, Row, RowFailed
-from engine.device import is_out_of_memory, release_memory
+from engine.base import Event, Refill, Row, Step
+from engine.batch import RunningBatch
+from engine.device import is_out_of_memory
 from engine.loading import LoadedModel
 from engine.options import Limits
 from engine.prefill import Piece, plan_chunks
@@ -26,15 +25,13 @@ from engine.sampling import choose
 from engine.slab import Slab, Slot
 
 
-class PackedBatch:
+class PackedBatch(RunningBatch):
     """One call of `run`: the rows waiting, the rows live, and their slab."""
 
-    def __init__(self, loaded: LoadedModel, limits: Limits, refill: Refill | None) -> None:
-        self._loaded = loaded
-        self._limits = limits
-        self._max_rows = limits.max_rows
-        self._refill = refill
-        self._waiting: deque[Answer] = deque()
+    def __init__(
+        self, loaded: LoadedModel, limits: Limits, refill: Refill | None, step: Step | None
+    ) -> None:
+        super().__init__(loaded, limits, refill, step)
         self._live: dict[Slot, Answer] = {}
         self._slab = Slab()
         self._exhausted = False
@@ -53,7 +50,10 @@ class PackedBatch:
                 else:
                     retreat = False
                 if retreat:  # out here, where the failed pass' tensors are gone
-                    yield from self._start_smaller()
+                    answers = list(self._live.values())
+                    self._live.clear()
+                    self._slab.clear()
+                    yield from self._start_smaller(answers, len(answers))
                 if self._exhausted:
                     return
         finally:
@@ -62,37 +62,25 @@ class PackedBatch:
     def _turn(self) -> Iterator[Event]:
         """Let rows join if there is room, then decode one token of each."""
         if self._may_admit():
-            more = self._ask_for_more()
+            more = self._ask_for_more(len(self._live))
             yield from self._accept(more)
             slots = self._admit()
             self._exhausted = not (more or slots or self._live)
             yield from self._prefill(slots)
+        self._let_leave()
         if self._live:
             yield from self._decode()
 
-    def _start_smaller(self) -> Iterator[Event]:
-        """After running out of memory: begin again with half the rows, or give up a single one."""
-        shape = {"rows": len(self._live), "tokens": self._num_held()}
-        answers = [answer.afresh() for answer in self._live.values()]
-        self._live.clear()
-        self._slab.clear()
-        release_memory()
-        if shape["rows"] > 1:
-            self._max_rows = shape["rows"] // 2
-            self._waiting.extendleft(reversed(answers))
-            return
-        for answer in answers:
-            message = f"out of memory with this document alone ({shape['tokens']} tokens)"
-            yield RowFailed(answer.row.row_id, DeviceOutOfMemory(message, **shape))
+    def _let_leave(self) -> None:
+        """Free the slots of rows that the caller wants no more."""
+        if leaving := self._ask_who_leaves():
+            for slot, answer in list(self._live.items()):
+                if answer.row.row_id in leaving:
+                    self._free(slot)
 
-    def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
-        loaded = self._loaded
-        return without_refused(
-            rows,
-            loaded.context_len,
-            loaded.vocab_size,
-            lambda row: self._waiting.append(Answer(row, loaded.detokenizer, loaded.eos_ids)),
-        )
+    def _free(self, slot: Slot) -> None:
+        del self._live[slot]
+        self._slab.drop(slot)
 
     def _num_held(self) -> int:
         return sum(slot.capacity for slot in self._live)
@@ -100,11 +88,6 @@ class PackedBatch:
     def _may_admit(self) -> bool:
         free = self._max_rows - len(self._live)
         return not self._live or free >= self._limits.refill_share * self._max_rows
-
-    def _ask_for_more(self) -> Sequence[Row]:
-        """Ask for rows to fill the free slots that nobody waits for yet."""
-        free = self._max_rows - len(self._live) - len(self._waiting)
-        return self._refill(free) if self._refill is not None and free > 0 else ()
 
     def _admit(self) -> list[Slot]:
         """Take waiting rows as long as slots and tokens allow; at least one if nothing runs."""
@@ -124,7 +107,11 @@ class PackedBatch:
     def _prefill(self, slots: list[Slot]) -> Iterator[Event]:
         """Compute the prompts of rows that have joined, and the first token of each."""
         lengths = [len(self._live[slot].row.prompt) for slot in slots]
-        for chunk in plan_chunks(lengths, self._limits.chunk_tokens):
+        for planned in plan_chunks(lengths, self._limits.chunk_tokens):
+            self._let_leave()
+            chunk = [piece for piece in planned if slots[piece.index] in self._live]
+            if not chunk:
+                continue
             ending = [
                 (slots[piece.index], offset - 1)
                 for piece, offset in zip(chunk, _ends(chunk), strict=True)
@@ -185,8 +172,7 @@ class PackedBatch:
             event = answer.push(token)
             if event is not None:
                 ended.append(event)
-                del self._live[slot]
-                self._slab.drop(slot)
+                self._free(slot)
         yield from ended
 
 

@@ -13,45 +13,27 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from docmill.errors import DeviceOutOfMemory, EngineError
-from engine.answer import Answer, without_refused
-from engine.base import Event, Refill, Row, RowFailed
-from engine.device import is_out_of_memory, release_memory
-from engine.loading import LoadedModel
-from engine.options import Limits
+from docmill.errors import EngineError
+from engine.answer import Answer
+from engine.base import Event, Row
+from engine.batch import RunningBatch
+from engine.device import is_out_of_memory
 from engine.sampling import choose
 
 
-class GroupedBatch:
+class GroupedBatch(RunningBatch):
     """One call of `run`: groups of rows of equal length, one after another."""
-
-    def __init__(self, loaded: LoadedModel, limits: Limits, refill: Refill | None) -> None:
-        self._loaded = loaded
-        self._limits = limits
-        self._max_rows = limits.max_rows
-        self._refill = refill
-        self._waiting: deque[Answer] = deque()
 
     def run(self, rows: Sequence[Row]) -> Iterator[Event]:
         """Answer rows; see `engine.base.Engine.run`."""
         yield from self._accept(rows)
         while True:
-            free = self._max_rows - len(self._waiting)
-            more = self._refill(free) if self._refill is not None and free > 0 else ()
+            more = self._ask_for_more()
             yield from self._accept(more)
             if self._waiting:
                 yield from self._run_or_split(self._next_group())
             elif not more:
                 return
-
-    def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
-        loaded = self._loaded
-        return without_refused(
-            rows,
-            loaded.context_len,
-            loaded.vocab_size,
-            lambda row: self._waiting.append(Answer(row, loaded.detokenizer, loaded.eos_ids)),
-        )
 
     def _next_group(self) -> list[Answer]:
         """Take the oldest row and those of its length, as many as rows and tokens allow."""
@@ -75,15 +57,8 @@ class GroupedBatch:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-        if not running:
-            return
-        release_memory()
-        if len(group) > 1:
-            self._max_rows = max(1, len(group) // 2)
-            self._waiting.extendleft(answer.afresh() for answer in reversed(running.values()))
-            return
-        message = f"out of memory with this document alone ({group[0].num_needed} tokens)"
-        yield RowFailed(group[0].row.row_id, DeviceOutOfMemory(message, rows=1))
+        if running:
+            yield from self._start_smaller(list(running.values()), len(group))
 
     def _run_group(self, running: dict[int, Answer]) -> Iterator[Event]:
         """Answer the rows of a group; each is taken out of `running` as it ends."""
@@ -92,7 +67,7 @@ class GroupedBatch:
         cache = DynamicCache(config=self._loaded.model.config)
         prompts = np.stack([answer.row.prompt.astype(np.int64) for answer in running.values()])
         ids = torch.from_numpy(prompts).to(self._loaded.device)
-        while running:
+        while self._still_wanted(running):
             scores = self._forward(ids, cache)
             last = ids[:, -1].tolist()  # rows that have ended go on with what they had
             indices = list(running)
@@ -106,6 +81,14 @@ class GroupedBatch:
                     del running[index]
             yield from ended
             ids = torch.tensor(last, device=self._loaded.device)[:, None]
+
+    def _still_wanted(self, running: dict[int, Answer]) -> bool:
+        """Let rows leave that the caller wants no more; say whether any is left."""
+        if running and (leaving := self._ask_who_leaves()):
+            for index, answer in list(running.items()):
+                if answer.row.row_id in leaving:
+                    del running[index]
+        return bool(running)
 
     def _forward(self, ids: Tensor, cache: DynamicCache) -> Tensor:
         try:

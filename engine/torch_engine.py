@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from docmill.errors import EngineError, ModelLoadError
-from engine.base import Capacity, Event, Refill, Row, Sampling
+from engine.base import Capacity, Event, Refill, Row, Sampling, Step
 from engine.device import choose_device, choose_dtype, release_memory
 from engine.linear import can_prepack, prepack
 from engine.loading import LoadedModel, load
@@ -96,7 +96,9 @@ class TorchEngine:
         """Return what fits at once."""
         return Capacity(self._context_len, self._limits.max_rows, self._limits.max_batch_tokens)
 
-    def run(self, rows: Sequence[Row], refill: Refill | None = None) -> Iterator[Event]:
+    def run(
+        self, rows: Sequence[Row], refill: Refill | None = None, step: Step | None = None
+    ) -> Iterator[Event]:
         """Answer rows; see `engine.base.Engine.run`.
 
         Out of memory, the batch begins again with half its rows; a row that does not fit alone
@@ -108,7 +110,7 @@ class TorchEngine:
         if self._loaded is None:
             raise EngineError("the engine is closed; load it again")
         batch = GroupedBatch if self.grouped_because else PackedBatch
-        return batch(self._loaded, self._limits, refill).run(rows)
+        return batch(self._loaded, self._limits, refill, step).run(rows)
 
     def warm(self, prefixes: Sequence[NDArray[np.uint32]]) -> None:
         """Run two short rows and the prefixes, so that kernels are chosen and memory is touched.

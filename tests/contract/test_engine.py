@@ -20,7 +20,12 @@ CONTEXT_LEN = 256
 
 def fake() -> Engine:
     """Build a fake engine of the size all subjects have."""
-    return FakeEngine(capacity=Capacity(CONTEXT_LEN, MAX_ROWS, 2048))
+    # each token is a pass of its own, as a model's is, and takes no time
+    return FakeEngine(
+        capacity=Capacity(CONTEXT_LEN, MAX_ROWS, 2048),
+        token_delay_s=1.0,
+        sleep=lambda seconds: None,
+    )
 
 
 def llama() -> Engine:
@@ -35,7 +40,7 @@ def deepseek_v4() -> Engine:
 
 def torch_engine(path: Path) -> Engine:
     """Build a torch engine of the size all subjects have, in the dtype that answers exactly."""
-    limits = Limits(max_rows=MAX_ROWS, max_batch_tokens=2048)
+    limits = Limits(max_rows=MAX_ROWS, max_batch_tokens=2048, chunk_tokens=64)
     return TorchEngine.load(path, dtype="float32", max_context_len=CONTEXT_LEN, limits=limits)
 
 
@@ -181,6 +186,67 @@ def test_closing_early_leaves_the_engine_usable(engine: Engine) -> None:
     running.close()  # type: ignore[attr-defined] # an iterator here is always a generator
 
     assert len(rows) == len(answers(engine, rows))
+
+
+class Steps:
+    """Counts the passes of a batch, and asks rows to leave before the one of a given number."""
+
+    def __init__(self, leaving: dict[int, set[str]]) -> None:
+        self.count = 0
+        self._leaving = leaving
+
+    def __call__(self) -> set[str]:
+        """Take note of a pass that is about to begin."""
+        self.count += 1
+        return self._leaving.get(self.count, set())
+
+
+def test_a_caller_hears_of_every_pass(engine: Engine) -> None:
+    """However long a batch is, there is a sign of life before each token."""
+    steps = Steps({})
+    events = list(engine.run([row("a", 30), row("b", 200)], step=steps))
+
+    assert ["a", "b"] == ids(events)
+    assert steps.count >= max(event.num_tokens for event in events if isinstance(event, RowDone))
+
+
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_rows_leave_a_running_batch(engine: Engine, when: int) -> None:
+    """Rows that nobody wants any more, running or waiting, end without an event; others answer.
+
+    The prompts take several passes each, so that rows leave in mid-prefill too.
+    """
+    rows = [row(f"r{number}", 150 + number) for number in range(2 * MAX_ROWS + 1)]
+    unwanted = {"r1", "r3", "r6"}
+
+    events = list(engine.run(rows, step=Steps({when: unwanted | {"unknown"}})))
+
+    assert sorted({item.row_id for item in rows} - unwanted) == ids(events)
+    kept = [item for item in rows if item.row_id not in unwanted]
+    assert answers(engine, kept) == {
+        event.row_id: (event.text, event.token_ids, event.finish_reason)
+        for event in events
+        if isinstance(event, RowDone)
+    }
+
+
+@pytest.mark.parametrize("when", [1, 2, 4])
+def test_a_batch_that_everybody_leaves_goes_on_with_what_refills_it(
+    engine: Engine, when: int
+) -> None:
+    """Slots of rows that left are free for others, and an abandoned batch ends."""
+    rows = [row(f"r{number}", 100 + number) for number in range(MAX_ROWS)]
+    late = row("late", 9)
+    waiting = [late]
+
+    def refill(free: int) -> list[Row]:
+        return [waiting.pop()] if waiting else []
+
+    everybody = {item.row_id for item in rows}
+    events = list(engine.run(rows, refill, Steps({when: everybody})))
+
+    assert ["late"] == ids(events)
+    assert answers(engine, [late]).keys() == {"late"}
 
 
 def test_warm_changes_no_answer(engine: Engine) -> None:

@@ -41,6 +41,17 @@ def test_delays_are_those_of_batches_and_of_the_longest_answer() -> None:
     assert all(wave[0].num_tokens <= wave[1].num_tokens for wave in waves)
 
 
+def test_without_delays_a_wave_is_a_pass() -> None:
+    """Whoever measures what is around an engine pays for one sign of life a wave."""
+    asked: list[set[str]] = [set(), {"3"}]
+    engine = FakeEngine(capacity=Capacity(1024, 2, 4096))
+
+    events = list(engine.run(rows(4), step=lambda: asked.pop(0) if asked else set()))
+
+    assert ["0", "1", "2"] == [event.row_id for event in events]
+    assert asked == []
+
+
 def test_a_stop_string_cuts_the_answer() -> None:
     """The text ends before the match, and the reason is `stop`."""
     [row] = rows(1)

@@ -1,0 +1,66 @@
+"""What every running batch does alike, whatever computes it.
+
+Decides how rows are accepted, asked for and let go, and how a batch begins again when memory runs
+out. May import docmill.errors and the modules of this package below it.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+
+from docmill.errors import DeviceOutOfMemory
+from engine.answer import Answer, without_refused
+from engine.base import Event, Refill, Row, RowFailed, Step
+from engine.device import release_memory
+from engine.loading import LoadedModel
+from engine.options import Limits
+
+
+class RunningBatch:
+    """One call of `run`: the rows that wait, and what the caller is asked while it goes on."""
+
+    def __init__(
+        self, loaded: LoadedModel, limits: Limits, refill: Refill | None, step: Step | None
+    ) -> None:
+        self._loaded = loaded
+        self._limits = limits
+        self._max_rows = limits.max_rows
+        self._refill = refill
+        self._step = step
+        self._waiting: deque[Answer] = deque()
+
+    def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
+        loaded = self._loaded
+        return without_refused(
+            rows,
+            loaded.context_len,
+            loaded.vocab_size,
+            lambda row: self._waiting.append(Answer(row, loaded.detokenizer, loaded.eos_ids)),
+        )
+
+    def _ask_for_more(self, num_live: int = 0) -> Sequence[Row]:
+        """Ask for rows to fill the free slots that nobody waits for yet."""
+        free = self._max_rows - num_live - len(self._waiting)
+        return self._refill(free) if self._refill is not None and free > 0 else ()
+
+    def _ask_who_leaves(self) -> Collection[str]:
+        """Call before each pass; rows that still wait leave here, the others are the caller's."""
+        leaving = self._step() if self._step is not None else ()
+        if leaving:
+            kept = (answer for answer in self._waiting if answer.row.row_id not in leaving)
+            self._waiting = deque(kept)
+        return leaving
+
+    def _start_smaller(self, answers: Sequence[Answer], num_rows: int) -> Iterator[Event]:
+        """After `num_rows` ran out of memory: begin again with half, or give up a single one.
+
+        `answers`: those of them that have not ended.
+        """
+        release_memory()
+        if num_rows > 1:
+            self._max_rows = num_rows // 2
+            self._waiting.extendleft(answer.afresh() for answer in reversed(answers))
+            return
+        for answer in answers:
+            shape = {"rows": 1, "tokens": answer.num_needed}
+            message = f"out of memory with this document alone ({answer.num_needed} tokens)"
+            yield RowFailed(answer.row.row_id, DeviceOutOfMemory(message, **shape))
