@@ -4,7 +4,8 @@ Folders give their .txt and .md files, below them too, in sorted order; names th
 are skipped and links to folders are not followed. .jsonl and .ndjson files give one document a
 line. Any other file named outright is one document. A folder that stands alone names its documents
 by the path below it, everything else by the path as given. Files are read one at a time, when their
-turn comes. May import docmill.errors.
+turn comes. Reading can be confined to a folder, whatever is named and wherever links lead. May
+import docmill.errors.
 """
 
 import glob
@@ -23,7 +24,11 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def read(
-    paths: Paths, *, encoding: str = "utf-8", max_document_bytes: int = MAX_DOCUMENT_BYTES
+    paths: Paths,
+    *,
+    encoding: str = "utf-8",
+    max_document_bytes: int = MAX_DOCUMENT_BYTES,
+    inside: Path | None = None,
 ) -> Iterator[Item]:
     """Yield the documents in files, folders and globs.
 
@@ -33,28 +38,37 @@ def read(
         paths: One path or glob, or several.
         encoding: Of text files; JSON Lines are UTF-8 always.
         max_document_bytes: Larger files are refused without being read.
+        inside: Where relative paths start; nothing outside of this folder is read, and a document
+            whose link leads there is refused.
 
     Raises:
-        IntakeError: A path does not exist, a folder cannot be read, or nothing was named.
+        IntakeError: A path does not exist or leads outside, a folder cannot be read, or nothing was
+            named.
     """
     try:
         "".encode(encoding)
     except LookupError as error:
         raise IntakeError(f"encoding {encoding!r} is not known; try utf-8 or cp1252") from error
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    roots = [root for path in named for root in _expand(os.fspath(path))]
+    base = inside and inside.resolve()
+    roots = [root for path in named for root in _expand(os.fspath(path), base)]
     if not roots:
         raise IntakeError("no input was named: give files, folders or globs")
     is_alone = len(roots) == 1
     return (
-        item for root in roots for item in _read_root(root, is_alone, encoding, max_document_bytes)
+        item
+        for root in roots
+        for item in _read_root(root, base, is_alone, encoding, max_document_bytes)
     )
 
 
-def _expand(path: str) -> list[Path]:
-    """Return what a path or glob names, checked for existence."""
-    if glob.has_magic(path) and not os.path.lexists(path):
-        found = [Path(name) for name in sorted(glob.glob(path, recursive=True))]
+def _expand(path: str, base: Path | None) -> list[Path]:
+    """Return what a path or glob names, checked for existence; it starts at `base`, if any."""
+    start = base or Path()
+    if not _is_inside(start / path, base):
+        raise IntakeError(f"input {path!r} leads out of the folder that may be read")
+    if glob.has_magic(path) and not os.path.lexists(start / path):
+        found = [Path(name) for name in sorted(glob.glob(path, root_dir=base, recursive=True))]
         if not found:
             raise IntakeError(f"nothing matches {path!r}")
         # a recursive glob matches what is in its folders as well as the folders
@@ -63,10 +77,10 @@ def _expand(path: str) -> list[Path]:
             name
             for name in found
             if name.suffix.lower() in LINE_SUFFIXES + TEXT_SUFFIXES
-            or (takes_folders and name.is_dir())
+            or (takes_folders and (start / name).is_dir())
         ]
         return wanted or found
-    root = Path(path)
+    root = start / path
     try:
         root.stat()
         if root.is_dir():
@@ -76,20 +90,30 @@ def _expand(path: str) -> list[Path]:
         raise IntakeError(
             f"{kind} {path!r} cannot be read: {error.strerror}; check the path"
         ) from error
-    return [root]
+    return [Path(path)]
+
+
+def _is_inside(path: Path, base: Path | None) -> bool:
+    """Whether a path, its links followed, lies in `base`; without one every path does."""
+    try:
+        return base is None or path.resolve().is_relative_to(base)
+    except (OSError, RuntimeError, ValueError):  # a link to itself, or no path at all
+        return False
 
 
 def _read_root(
-    root: Path, is_alone: bool, encoding: str, max_document_bytes: int
+    root: Path, base: Path | None, is_alone: bool, encoding: str, max_document_bytes: int
 ) -> Iterator[Item]:
-    if not root.is_dir():
-        yield from _read_file(root, _name(root), encoding, max_document_bytes)
+    place = (base or Path()) / root
+    if not place.is_dir() or not _is_inside(place, base):
+        yield from _read_file(place, _name(root), base, encoding, max_document_bytes)
         return
     is_empty = True
-    for path in _walk(root):
+    for path in _walk(place):
         is_empty = False
-        name = _name(path.relative_to(root) if is_alone else path)
-        yield from _read_file(path, name, encoding, max_document_bytes)
+        below = path.relative_to(place)
+        name = _name(below if is_alone else root / below)
+        yield from _read_file(path, name, base, encoding, max_document_bytes)
     if is_empty:
         raise IntakeError(f"folder {_name(root)!r} holds no {' or '.join(TEXT_SUFFIXES)} files")
 
@@ -118,8 +142,14 @@ def _is_file_or_broken_link(entry: os.DirEntry[str]) -> bool:
     return is_file or (entry.is_symlink() and not os.path.exists(entry.path))
 
 
-def _read_file(path: Path, name: str, encoding: str, max_bytes: int) -> Iterator[Item]:
+def _read_file(
+    path: Path, name: str, base: Path | None, encoding: str, max_bytes: int
+) -> Iterator[Item]:
     source = {"file": name}
+    if not _is_inside(path, base):
+        message = f"{name}: it leads out of the folder that may be read"
+        yield Refusal(name, Reason.UNREADABLE, message, source)
+        return
     try:
         if path.suffix.lower() in LINE_SUFFIXES:
             yield from read_jsonl(path, name=name, max_document_bytes=max_bytes)

@@ -146,3 +146,45 @@ def test_a_name_that_is_not_unicode_can_be_written(folder: Path) -> None:
         file.write(b"x")
 
     assert "z\\xff.txt" == names("papers")[-1]
+
+
+def test_reading_can_be_confined_to_a_folder(folder: Path) -> None:
+    """Relative paths start there, and documents are named as if that were the working directory."""
+    for paths, expected in (
+        ("sub", ["d.TXT"]),
+        (["b.txt", "sub"], ["b.txt", "sub/d.TXT"]),
+        ("**/*.[tT]*", ["b.txt", "sub/d.TXT"]),
+        (folder / "b.txt", [f"{folder}/b.txt"]),
+    ):
+        assert expected == [item.custom_id for item in read(paths, inside=Path("papers"))]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["..", "../x.txt", "../*", "sub/../../x.txt", "*/../../*", "/etc/hostname", "out", "a\0b"],
+)
+def test_nothing_outside_of_the_folder_is_named(folder: Path, path: str) -> None:
+    """Neither dots nor links nor absolute paths lead out, whether or not something is there."""
+    (folder.parent / "x.txt").write_text("secret")
+    (folder / "out").symlink_to(folder.parent)
+    with pytest.raises(IntakeError, match="leads out"):
+        list(read(path, inside=folder))
+
+
+def test_links_that_lead_out_are_refused_alone(folder: Path) -> None:
+    """A linked file or folder below the folder costs its own document only."""
+    (folder.parent / "x.txt").write_text("secret")
+    (folder / "link.txt").symlink_to(folder.parent / "x.txt")
+    (folder / "good.txt").symlink_to(folder / "b.txt")
+    (folder / "out").symlink_to(folder.parent)
+    items = list(read(".", inside=folder))
+
+    assert [item.custom_id for item in items] == [
+        "a.md",
+        "b.txt",
+        "good.txt",
+        "link.txt",
+        "sub/d.TXT",
+    ]
+    assert [item.custom_id for item in items if isinstance(item, Refusal)] == ["link.txt"]
+    assert ["out"] == [item.custom_id for item in read("o*", inside=folder)]
