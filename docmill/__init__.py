@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from docmill.client import Client
     from docmill.errors import DocmillError
     from docmill.intake import Document, Refusal, read, scan
-    from docmill.job import Job, JobStatus
+    from docmill.job import Job, JobStatus, RetryReport
     from docmill.results import Result
     from docmill.results_file import read_results, write_results
 
@@ -27,6 +27,7 @@ _HOMES = {
     "JobStatus": "docmill.job",
     "Refusal": "docmill.intake",
     "Result": "docmill.results",
+    "RetryReport": "docmill.job",
     "read": "docmill.intake",
     "read_results": "docmill.results_file",
     "scan": "docmill.intake",
@@ -43,6 +44,7 @@ __all__ = [
     "JobStatus",
     "Refusal",
     "Result",
+    "RetryReport",
     "__version__",
     "read",
     "read_results",

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 from docmill.client import DEFAULT_URL, Client
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from types import TracebackType
 
     from docmill.client import DocumentLike, Documents
-    from docmill.job import Cursor, Job, JobStatus
+    from docmill.cursor import Cursor
+    from docmill.job import Job, JobStatus, RetryReport
     from docmill.results import Result
 
 T = TypeVar("T")
@@ -159,13 +160,12 @@ class AsyncJob:
         self, timeout: float | None = None, after: str | None = None
     ) -> AsyncIterator[Result]:
         """Iterate over every result in completion order, and end when the job does."""
-        from docmill.job import Cursor
-
-        return _AsyncResults(self._client, Cursor(self._job, timeout, after))
+        return _AsyncResults(self._client, self._job._cursor(timeout, after))
 
     async def wait(self, progress: bool = True, timeout: float | None = None) -> JobStatus:  # noqa: ASYNC109 - the same arguments as Job.wait
         """Wait until the job ends and return its final counts."""
-        from docmill.job import POLL_S, Patience
+        from docmill.cursor import Patience
+        from docmill.job import POLL_S
         from docmill.progress import show_progress
 
         patience = Patience(timeout)
@@ -176,9 +176,23 @@ class AsyncJob:
                     return status
                 await asyncio.sleep(POLL_S)
 
-    async def cancel(self) -> int:
-        """Take back every document that no engine has begun; return how many these were."""
-        return await self._client._run(self._job.cancel)
+    async def cancel(self, custom_ids: Iterable[str] | None = None) -> int:
+        """Take documents back, or the whole job; return how many these were."""
+        return await self._client._run(self._job.cancel, custom_ids)
+
+    async def pause(self) -> bool:
+        """Let the job rest; return whether that changed anything."""
+        return await self._client._run(self._job.pause)
+
+    async def resume(self) -> bool:
+        """Let a paused job go on; return whether that changed anything."""
+        return await self._client._run(self._job.resume)
+
+    async def retry(
+        self, failed: Literal[True] = True, codes: Iterable[str] | None = None
+    ) -> RetryReport:
+        """Run again what failed, and nothing else."""
+        return await self._client._run(self._job.retry, failed, codes)
 
 
 class _AsyncResults:

@@ -1,167 +1,30 @@
-"""A job seen from outside: how far it is, its results, and an end to it.
+"""A job seen from outside: how far it is, its results, and what can be done to it.
 
-Decides how results are followed; changes nothing but by `cancel`. May import docmill.link and
-docmill.wire.
+Decides nothing about how results are read (`docmill.cursor`) or which failures can be retried
+(`docmill.retrying`). May import docmill.link.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
-from docmill.errors import JobNotFound, ResultExpired, ResultTimeout
-from docmill.link import BLOCK_S, Link, pause
+from docmill.cursor import Cursor, Patience
+from docmill.errors import JobCancelled, JobNotFound, JobRejected, ResultExpired, ResultTimeout
+from docmill.link import Link
 from docmill.progress import Reporter, show_progress
 from docmill.results import Result
+from docmill.retrying import RetryReport, retry_failed
+from docmill.status import FIELDS, JobStatus
 
-#: Results fetched at once.
-PAGE_RESULTS = 256
-
-#: Seconds between two reads of results, so that those in quick succession share one.
-PAUSE_S = 0.01
+__all__ = ["Job", "JobStatus", "RetryReport"]
 
 #: Seconds between two looks at a job that is waited for.
 POLL_S = 0.25
 
-_COUNTERS = ("submitted", "succeeded", "failed", "cancelled", "expired", "running")
-_FIELDS = (*_COUNTERS, "sealed", "cancelled_at", "created_at", "finished_at")
-
-State = Literal["open", "running", "finished", "cancelled"]
-
-
-@dataclass(frozen=True, slots=True)
-class JobStatus:
-    """A job's counts at one moment.
-
-    submitted = succeeded + failed + cancelled + expired + waiting + running, always. `state` is
-    "open" while documents may still be added, and "finished" or "cancelled" once nothing is left to
-    do. Moments are UNIX seconds.
-    """
-
-    job_id: str
-    submitted: int
-    succeeded: int
-    failed: int
-    cancelled: int
-    expired: int
-    running: int
-    is_sealed: bool
-    cancelled_at: float | None
-    created_at: float | None
-    finished_at: float | None
-
-    @property
-    def done(self) -> int:
-        """Documents that nothing more will happen to."""
-        return self.succeeded + self.failed + self.cancelled + self.expired
-
-    @property
-    def waiting(self) -> int:
-        """Documents that no engine has begun."""
-        return self.submitted - self.done - self.running
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every document is done and no more can come."""
-        return self.is_sealed and self.done >= self.submitted
-
-    @property
-    def state(self) -> State:
-        """The job's state in one word."""
-        if self.is_finished:
-            return "cancelled" if self.cancelled_at else "finished"
-        return "running" if self.is_sealed else "open"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all counts as plain values, for JSON."""
-        counts = {name: getattr(self, name) for name in (*_COUNTERS, "waiting", "done")}
-        moments = {name: getattr(self, name) for name in _FIELDS if name.endswith("_at")}
-        return {"job_id": self.job_id, "state": self.state, **counts, **moments}
-
-
-class Patience:
-    """How long to wait for something; `timeout_s` None never ends."""
-
-    def __init__(self, timeout_s: float | None) -> None:
-        self.timeout_s = timeout_s
-        self.renew()
-
-    def renew(self) -> None:
-        """Start waiting anew."""
-        self._ends_at = math.inf if self.timeout_s is None else time.monotonic() + self.timeout_s
-
-    @property
-    def left_s(self) -> float:
-        """Seconds left, not below zero."""
-        return max(0.0, self._ends_at - time.monotonic())
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the time is up."""
-        return self.left_s <= 0
-
-
-class Cursor:
-    """A place in a job's results, moved on by one short read after the other."""
-
-    def __init__(self, job: Job, timeout: float | None, after: str | None) -> None:
-        self._job = job
-        self._patience = Patience(timeout)
-        self._last_id = (after or "0-0").encode()
-        self._read_next_at = 0.0
-
-    def poll(self) -> list[Result] | None:
-        """Return the results that came since the last call, perhaps none; None at the job's end.
-
-        Raises:
-            ResultTimeout: None came for too long.
-
-        Cost: Waits up to `BLOCK_S`.
-        """
-        pause(max(0.0, self._read_next_at - time.monotonic()))
-        status, entries = self._read()
-        if not entries and status.is_finished:
-            return None
-        if not entries:
-            entries = self._block(min(self._patience.left_s, BLOCK_S))
-        if entries:
-            self._last_id = entries[-1][0]
-            self._patience.renew()
-            if len(entries) < PAGE_RESULTS:
-                self._read_next_at = time.monotonic() + PAUSE_S
-        elif self._patience.is_over:
-            raise ResultTimeout(
-                f"job {self._job.id!r} gave no result for {self._patience.timeout_s:g} s; it is "
-                "still running"
-            )
-        return [Result.from_wire(entry_id, fields) for entry_id, fields in entries]
-
-    def _read(self) -> tuple[JobStatus, list[Any]]:
-        """Read the counts and then a page: a finished job with an empty page has no more."""
-        link, job_id = self._job._link, self._job.id
-
-        def read() -> list[Any]:
-            pipe = link.client.pipeline(transaction=False)
-            pipe.hmget(link.keys.job(job_id), _FIELDS)
-            pipe.xread({link.keys.results(job_id): self._last_id}, count=PAGE_RESULTS)
-            replies: list[Any] = pipe.execute()
-            return replies
-
-        values, streams = link.run(read)
-        return self._job._to_status(values), _entries(streams)
-
-    def _block(self, longest_s: float) -> list[Any]:
-        """Wait for entries; BLOCK 0 would wait for ever, so one millisecond is the least."""
-        link, key = self._job._link, self._job._link.keys.results(self._job.id)
-        block_ms = max(1, int(longest_s * 1000))
-
-        def read() -> Any:
-            return link.client.xread({key: self._last_id}, count=PAGE_RESULTS, block=block_ms)
-
-        return _entries(link.run(read))
+#: Custom ids that one call carries.
+_IDS_AT_ONCE = 1000
 
 
 class Job:
@@ -191,21 +54,13 @@ class Job:
         Cost: One round trip.
         """
         key = self._link.keys.job(self._id)
-        return self._to_status(self._link.run(lambda: self._link.client.hmget(key, _FIELDS)))
+        return self._to_status(self._link.run(lambda: self._link.client.hmget(key, FIELDS)))
 
-    def _to_status(self, values: list[bytes | None]) -> JobStatus:
-        found = dict(zip(_FIELDS, values, strict=True))
-        if found["created_at"] is None:
+    def _to_status(self, values: Sequence[bytes | None]) -> JobStatus:
+        status = JobStatus.from_wire(self._id, values)
+        if status is None:
             raise self._missing()
-        counts = {name: int(found[name] or 0) for name in _COUNTERS}
-        return JobStatus(
-            self._id,
-            **counts,
-            is_sealed=found["sealed"] == b"1",
-            cancelled_at=_moment(found["cancelled_at"]),
-            created_at=_moment(found["created_at"]),
-            finished_at=_moment(found["finished_at"]),
-        )
+        return status
 
     def _missing(self) -> JobNotFound | ResultExpired:
         jobs = self._link.keys.jobs
@@ -219,8 +74,11 @@ class Job:
     def results(self, timeout: float | None = None, after: str | None = None) -> Iterator[Result]:
         """Yield every result in completion order, and end when the job does.
 
-        Waits for results that are still to come; a Redis that restarts meanwhile is sat out.
-        Cancelled documents have no result.
+        Waits for results that are still to come, also while the job is paused; a Redis that
+        restarts meanwhile is sat out. Cancelled documents have no result.
+
+        A failed document that is retried (`retry`) gives another result later, and that one
+        replaces the failure. Who reads only afterwards never sees the failure.
 
         Args:
             timeout: The longest wait for the next result, in seconds; None waits for as long as
@@ -233,9 +91,12 @@ class Job:
             JobNotFound, ResultExpired: The job is not there, or not any more.
             MessageError: A result was written by another version of docmill.
         """
-        cursor = Cursor(self, timeout, after)
+        cursor = self._cursor(timeout, after)
         while (page := cursor.poll()) is not None:
             yield from page
+
+    def _cursor(self, timeout: float | None, after: str | None) -> Cursor:
+        return Cursor(self._link, self._id, self._to_status, timeout, after)
 
     def wait(self, progress: bool = True, timeout: float | None = None) -> JobStatus:
         """Wait until the job ends and return its final counts.
@@ -265,25 +126,87 @@ class Job:
             )
         return status
 
-    def cancel(self) -> int:
-        """Take back every document that no engine has begun; what runs still ends.
+    def cancel(self, custom_ids: Iterable[str] | None = None) -> int:
+        """Take documents back; what an engine runs now is stopped by its worker.
+
+        Documents that are done keep their results.
+
+        Args:
+            custom_ids: Whose documents; None cancels the whole job, which takes no more then.
 
         Returns:
-            How many documents were cancelled; 0 if the job was cancelled before.
+            How many waiting documents were cancelled with the job, or how many of the ids were
+            marked now (those of documents that are done among them, which changes nothing); 0 if
+            the job has ended or was cancelled before.
+
+        Raises:
+            JobRejected: `custom_ids` is a single string.
+            JobNotFound, ResultExpired: The job is not there, or not any more.
+        """
+        if custom_ids is None:
+            return self._steer("cancel")
+        if isinstance(custom_ids, str):
+            raise JobRejected("custom_ids must be several ids; a single one is [id]")
+        ids = list(dict.fromkeys(custom_ids))
+        chunks = (ids[at : at + _IDS_AT_ONCE] for at in range(0, len(ids), _IDS_AT_ONCE))
+        return sum(self._steer("cancel", *chunk) for chunk in chunks)
+
+    def pause(self) -> bool:
+        """Let the job rest: no engine begins its documents, and those that run still end.
+
+        Its documents may still be submitted and prepared, and `results` and `wait` go on waiting.
+
+        Returns:
+            Whether that changed anything; False if it was paused before, or has ended.
 
         Raises:
             JobNotFound, ResultExpired: The job is not there, or not any more.
         """
-        count = self._link.run(lambda: self._link.scripts.call("cancel", self._id))
+        return self._steer("pause", 1) > 0
+
+    def resume(self) -> bool:
+        """Let a paused job go on.
+
+        Returns:
+            Whether that changed anything; False if it was not paused.
+
+        Raises:
+            JobNotFound, ResultExpired: The job is not there, or not any more.
+        """
+        return self._steer("pause", 0) > 0
+
+    def _steer(self, script: Literal["cancel", "pause"], *args: str | int) -> int:
+        """Call a script that answers with a count, or -1 where there is no such job."""
+        count = int(self._link.run(lambda: self._link.scripts.call(script, self._id, *args)))
         if count < 0:
             raise self._missing()
-        return int(count)
+        return count
 
+    def retry(
+        self, failed: Literal[True] = True, codes: Iterable[str] | None = None
+    ) -> RetryReport:
+        """Run again what failed, and nothing else.
 
-def _moment(value: bytes | None) -> float | None:
-    return None if value is None else float(value)
+        Documents whose work failed are kept as dead letters; they go back to where they were, with
+        all their deliveries before them. The job runs again, and their failed results are gone;
+        see `results` for readers that saw them. Of documents that were refused nothing is kept:
+        they are counted, and have to be submitted again (under another job id).
 
+        Args:
+            failed: Only what failed can be retried.
+            codes: Only failures with these error codes; None means all.
 
-def _entries(streams: Any) -> list[Any]:
-    """Return the entries of the one stream that was read."""
-    return streams[0][1] if streams else []
+        Raises:
+            JobCancelled: The job was cancelled, so nothing of it runs any more.
+            JobRejected: `codes` is a single string.
+            JobNotFound, ResultExpired: The job is not there, or not any more.
+
+        Cost: Reads the headers of all dead letters of the shard; where not every failure of the job
+            is kept, its results as well.
+        """
+        if isinstance(codes, str):
+            raise JobRejected("codes must be several error codes; a single one is [code]")
+        status = self.status()
+        if status.cancelled_at is not None:
+            raise JobCancelled(f"job {self._id} was cancelled; submit its documents as another job")
+        return retry_failed(self._link, self._id, frozenset(codes or ()), status.failed)

@@ -90,6 +90,9 @@ class _Counts(Protocol):
     @property
     def failed(self) -> int: ...
 
+    @property
+    def is_paused(self) -> bool: ...
+
 
 class Reporter:
     """Shows nothing; the base of those that do."""
@@ -98,17 +101,25 @@ class Reporter:
         self._pace = pace
 
     def update(
-        self, done: int, total: int | None, *, num_tokens: int = 0, num_failed: int = 0
+        self,
+        done: int,
+        total: int | None,
+        *,
+        num_tokens: int = 0,
+        num_failed: int = 0,
+        is_paused: bool = False,
     ) -> None:
         """Take note of what is done; `num_tokens` counts prompt and output tokens so far."""
         self._pace.update(done, total, num_tokens)
-        self._show(done, total, num_failed)
+        self._show(done, total, num_failed, "paused" if is_paused else self._pace.describe())
 
     def update_from(self, status: _Counts) -> None:
         """Take note of a job's status."""
-        self.update(status.done, status.submitted, num_failed=status.failed)
+        self.update(
+            status.done, status.submitted, num_failed=status.failed, is_paused=status.is_paused
+        )
 
-    def _show(self, done: int, total: int | None, num_failed: int) -> None:
+    def _show(self, done: int, total: int | None, num_failed: int, pace: str) -> None:
         """Show it, or do not."""
 
     def finish(self) -> None:
@@ -125,10 +136,10 @@ class LineReporter(Reporter):
         self._due_at = clock() + LINE_EVERY_S
         self._line = ""
 
-    def _show(self, done: int, total: int | None, num_failed: int) -> None:
+    def _show(self, done: int, total: int | None, num_failed: int, pace: str) -> None:
         of_total = f"/{total}" if total is not None else ""
         failed = f", {num_failed} failed" if num_failed else ""
-        self._line = f"{done}{of_total} documents{failed} ({self._pace.describe()})"
+        self._line = f"{done}{of_total} documents{failed} ({pace})"
         if self._clock() >= self._due_at:
             self._print()
 
@@ -151,11 +162,9 @@ class BarReporter(Reporter):
         self._bar = bar
         self._task = bar.add_task("documents", total=None, pace="", failed="")
 
-    def _show(self, done: int, total: int | None, num_failed: int) -> None:
+    def _show(self, done: int, total: int | None, num_failed: int, pace: str) -> None:
         failed = f"{num_failed} failed" if num_failed else ""
-        self._bar.update(
-            self._task, completed=done, total=total, pace=self._pace.describe(), failed=failed
-        )
+        self._bar.update(self._task, completed=done, total=total, pace=pace, failed=failed)
 
 
 @contextmanager

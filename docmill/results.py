@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, cast, get_args
 
-from docmill.errors import InvalidDocument, JobFailed, MessageError, Reason, from_code
+from docmill.errors import (
+    InvalidDocument,
+    JobFailed,
+    MessageError,
+    Reason,
+    ResultExpired,
+    from_code,
+)
 from docmill.wire import Body, Failure, Header, Outcome, Timings, Truncation, Usage
 
 #: How an answer came about: computed for this document; shared with one that was being computed;
@@ -52,15 +59,23 @@ class Result:
     cursor: str | None = field(default=None, compare=False)
 
     @classmethod
-    def from_wire(cls, entry_id: bytes, fields: Mapping[bytes, bytes]) -> Self:
+    def from_wire(
+        cls, entry_id: bytes, fields: Mapping[bytes, bytes], shared_body: bytes | None = None
+    ) -> Self:
         """Build a result from an entry of a job's result stream.
 
-        A body that cannot be read is a failure of its document alone.
+        A body that cannot be read, or is gone, is a failure of its document alone.
+
+        Args:
+            entry_id: The entry's id.
+            fields: Its fields.
+            shared_body: The body that its field `s` names, where it has none of its own.
 
         Raises:
             MessageError: The header was written by another version, or is damaged.
         """
-        header, body = Header.decode(fields.get(b"h", b"")), _read_body(fields.get(b"b", b""))
+        header = Header.decode(fields.get(b"h", b""))
+        body = _read_body(fields.get(b"b") or (shared_body if b"s" in fields else b""))
         shared = fields.get(b"d", b"run").decode()
         return cls(
             custom_id=header.custom_id,
@@ -99,7 +114,7 @@ class Result:
         if self.ok:
             return self
         error = self._failure()
-        message = f"{self.custom_id}: {error.message}"
+        message = about(self.custom_id, error.message)
         context = {"custom_id": self.custom_id, "code": error.code}
         if error.code in _REASONS:
             raise InvalidDocument(Reason(error.code), message, **context)
@@ -210,7 +225,15 @@ class Result:
         )
 
 
-def _read_body(data: bytes) -> Body:
+def about(custom_id: str, message: str) -> str:
+    """Name the document before a message about it, unless that opens with its name."""
+    return message if message.startswith(f"{custom_id}:") else f"{custom_id}: {message}"
+
+
+def _read_body(data: bytes | None) -> Body:
+    if data is None:
+        failure = Failure(code=ResultExpired.code, message="the answer is gone from Redis")
+        return Body(outcome="failed", error=failure)
     try:
         return Body.decode(data)
     except MessageError as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from docmill.cli.output import counted
 from docmill.progress import duration
-from docmill.results import Result
+from docmill.results import Result, about
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Tally:
             self.other += 1
         if result.error is not None:
             count, first = self.failures.get(result.error.code, (0, ""))
-            message = first or _about(result.custom_id, result.error.message)
+            message = first or about(result.custom_id, result.error.message)
             self.failures[result.error.code] = (count + 1, message)
         self.truncated += result.truncation is not None
         if result.shared in ("follower", "cached"):
@@ -103,8 +103,3 @@ class Tally:
             "errors": {code: count for code, (count, _) in self.failures.items()},
             "output": output,
         }
-
-
-def _about(custom_id: str, message: str) -> str:
-    """Name the document before the message, unless that opens with its name."""
-    return message if message.startswith(f"{custom_id}:") else f"{custom_id}: {message}"

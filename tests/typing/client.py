@@ -14,6 +14,7 @@ from docmill import (
     JobStatus,
     Refusal,
     Result,
+    RetryReport,
     read,
     read_results,
     scan,
@@ -57,6 +58,10 @@ def following(client: Client) -> None:
         assert_type(result.raise_for_error(), Result)
     assert_type(job.wait(progress=False), JobStatus)
     assert_type(job.cancel(), int)
+    assert_type(job.cancel(["id"]), int)
+    assert_type(job.pause(), bool)
+    assert_type(job.retry(codes=["delivery_limit"]), RetryReport)
+    job.retry(failed=False)  # type: ignore[arg-type]
     assert_type(write_results(job.results(), "out.jsonl"), int)
     assert_type(read_results("out.jsonl"), Iterator[Result])
     assert_type(read("papers"), Iterator[Document | Refusal])
@@ -71,4 +76,6 @@ async def following_later() -> None:
         async for result in job.results():
             assert_type(result, Result)
         assert_type(await job.wait(), JobStatus)
+        assert_type(await job.resume(), bool)
+        assert_type(await job.retry(), RetryReport)
         await client.submit(["text"], max_token=5)  # type: ignore[call-arg]

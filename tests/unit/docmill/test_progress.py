@@ -93,6 +93,17 @@ def test_a_terminal_gets_a_bar(clock: Clock) -> None:
     assert "1 failed" in stream.getvalue()
 
 
+def test_a_pause_is_told_instead_of_a_rate(clock: Clock) -> None:
+    """A job that rests has no pace and no time left."""
+    stream = io.StringIO()
+    with show_progress(stream=stream, clock=clock) as reporter:
+        for done in (1, 2):
+            reporter.update(done, 4, is_paused=done == 2)
+            clock.now_s += 1
+
+    assert "2/4 documents (paused)" in stream.getvalue()
+
+
 def test_nothing_is_shown_unless_wanted(clock: Clock) -> None:
     """A quiet caller stays quiet."""
     stream: Any = Terminal()

@@ -136,6 +136,26 @@ def test_a_body_that_cannot_be_read_fails_its_document_alone() -> None:
         Result.from_wire(b"5-0", {})
 
 
+def test_the_place_is_named_once() -> None:
+    """A message that opens with the document's name does not get it again when it is raised."""
+    body = Body(outcome="failed", error=Failure(code="bad_line", message="a: cut"))
+
+    with pytest.raises(InvalidDocument) as refused:
+        result(body).raise_for_error()
+
+    assert "a: cut" == str(refused.value)
+
+
+def test_a_shared_body_is_the_result_s() -> None:
+    """An entry that only names its body has what is found under that name."""
+    fields = {b"h": HEADER.encode(), b"b": b"", b"d": b"follower", b"s": b"fp"}
+
+    assert ANSWER.text == Result.from_wire(b"5-0", fields, ANSWER.encode()).text
+    gone = Result.from_wire(b"5-0", fields)
+    assert gone.error is not None
+    assert ("failed", "result_expired") == (gone.outcome, gone.error.code)
+
+
 def test_results_go_through_a_file(tmp_path: Path) -> None:
     """Written one record a line, read back equal; a torn last line is no record."""
     path = tmp_path / "out.jsonl"
