@@ -6,8 +6,10 @@ Does not decide what is retried: the driver never retries here, since a command 
 may have been carried out. May import redis.
 """
 
+import re
+import weakref
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -17,14 +19,26 @@ from redis.exceptions import (
     BusyLoadingError,
     NoPermissionError,
     OutOfMemoryError,
-    ReadOnlyError,
     RedisError,
     ResponseError,
 )
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel
 
+from docmill.cluster import Place, cluster_pool
 from docmill.errors import BrokerUnavailable, ConfigError
+from docmill.transport import (
+    DEMOTED,
+    MasterMoved,
+    Packer,
+    SentinelConnection,
+    SentinelTlsConnection,
+    TcpConnection,
+    TlsConnection,
+    UnixConnection,
+    code_of,
+    text_of,
+)
 
 #: What a caller of Redis has to catch.
 REDIS_ERRORS: tuple[type[Exception], ...] = (RedisError, OSError)
@@ -34,17 +48,27 @@ DEFAULT_TIMEOUT_S = 30.0
 
 _CONNECT_TIMEOUT_S = 5.0
 _HEALTH_CHECK_S = 30
+_FAST: dict[str, Any] = {"socket_read_size": 65536, "command_packer": Packer()}
 #: Not for a URL to change: everything above reads replies of this shape.
 _FIXED: dict[str, Any] = {"protocol": 2, "decode_responses": False}
 _FORMS = (
-    "use redis://[user:password@]host:port/db, rediss://… (TLS), unix://[user:password@]/path?db=0 "
-    "or redis+sentinel://[user:password@]host:port,host:port/service/db"
+    "use redis://[user:password@]host:port/db, rediss://… (TLS), "
+    "unix://[user:password@]/path?db=0, "
+    "redis+sentinel://[user:password@]host:port,host:port/service/db "
+    "or redis+cluster://[user:password@]host:port,host:port"
 )
-_WAITING_HELPS = ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED")
+#: Codes of replies that say "not now". MOVED is none: where it is, the plain URL is what is wrong.
+_WAITING_HELPS = DEMOTED | {"LOADING", "BUSY", "UNBLOCKED", "CLUSTERDOWN", "TRYAGAIN", "ASK"}
+_SECRET_OPTION = re.compile(r"([?&]\w*password=)[^&]*")
 
 
 def connect(
-    url: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, block_s: float = 0.0, name: str = "docmill"
+    url: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    block_s: float = 0.0,
+    name: str = "docmill",
+    key: str = "",
 ) -> "redis.Redis":
     """Return a client for the Redis at `url`; nothing is sent before its first command.
 
@@ -53,10 +77,13 @@ def connect(
     `?sentinel_username=…&sentinel_password=…`.
 
     Args:
-        url: redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://.
+        url: redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or one of the latter
+            two with rediss.
         timeout_s: Silence after which a connection counts as broken.
         block_s: The longest BLOCK that will be asked for; it is added to the silence allowed.
         name: Shown by CLIENT LIST.
+        key: A key of the one shard that the client is for. In a cluster it decides to which master
+            the client speaks; other shards may be with others.
 
     Raises:
         ConfigError: The URL cannot be used.
@@ -72,8 +99,7 @@ def connect(
         "client_name": name,
     }
     try:
-        is_sentinel = urlsplit(url).scheme.endswith("+sentinel")
-        client = (_connect_by_sentinel if is_sentinel else _connect_directly)(url, settings)
+        client = redis.Redis.from_pool(_pool(url, settings, key))
         pool = client.connection_pool
         pool.connection_class(**pool.connection_kwargs)  # checks the options; sends nothing
     except (ValueError, TypeError) as error:
@@ -83,23 +109,28 @@ def connect(
     return client
 
 
-class _Packer:
-    """Writes commands; hiredis' own takes some 12 us for 8 KB, of which a join takes a third."""
+def _pool(url: str, settings: dict[str, Any], key: str) -> ConnectionPool:
+    parts = urlsplit(url)
+    kind = parts.scheme.partition("+")[2]
+    after_host = url.partition("://")[2].removeprefix(parts.netloc)
+    if parts.scheme != "unix" and "@" in _SECRET_OPTION.sub("", after_host):
+        raise ValueError("write / ? # @ in a password as %2F %3F %23 %40")
+    if kind == "sentinel":
+        pool = _sentinel_pool(parts, settings)
+    elif kind == "cluster":
+        pool = _cluster_pool(parts, settings, key)
+    else:
+        pool = _plain_pool(url, settings)
+    # weak: the pool holds its connections' options, and nothing else may keep it alive
+    pool.connection_kwargs["drop_idle"] = weakref.WeakMethod(pool.disconnect)
+    return pool
 
-    def pack(self, *args: Any) -> list[bytes]:
-        """Return the command's bytes in the Redis protocol."""
-        words = [*args[0].encode().split(), *args[1:]] if isinstance(args[0], str) else args
-        parts = [b"*%d\r\n" % len(words)]
-        for word in words:
-            data = word if isinstance(word, bytes) else str(word).encode()
-            parts += (b"$%d\r\n" % len(data), data, b"\r\n")
-        return [b"".join(parts)]
 
-
-def _connect_directly(url: str, settings: dict[str, Any]) -> "redis.Redis":
-    options = parse_url(url)  # type: ignore[no-untyped-call]
-    more = _transport(url) | {"socket_read_size": 65536, "command_packer": _Packer()}
-    return redis.Redis.from_pool(ConnectionPool(**settings | more | dict(options) | _FIXED))
+def _plain_pool(url: str, settings: dict[str, Any]) -> ConnectionPool:
+    options = dict(parse_url(url))  # type: ignore[no-untyped-call]
+    classes = {"unix": UnixConnection, "rediss": TlsConnection}
+    options["connection_class"] = classes.get(urlsplit(url).scheme, TcpConnection)
+    return ConnectionPool(**settings | _transport(url) | _FAST | options | _FIXED)
 
 
 def _transport(url: str) -> dict[str, Any]:
@@ -114,64 +145,72 @@ def _transport(url: str) -> dict[str, Any]:
     return keepalive | {"ssl_cert_reqs": checks, "ssl_check_hostname": checks == "required"}
 
 
-def _connect_by_sentinel(url: str, settings: dict[str, Any]) -> "redis.Redis":
+def _sentinel_pool(parts: SplitResult, settings: dict[str, Any]) -> ConnectionPool:
     """Follow the master that the sentinels name; asks them anew at each new connection."""
-    parts = urlsplit(url)
-    credentials, _, hosts = parts.netloc.rpartition("@")
     service, _, db = unquote(parts.path).strip("/").partition("/")
-    if not hosts or not service:
-        raise ValueError("the sentinels or the service name are missing")
-    scheme = parts.scheme.removesuffix("+sentinel")
+    if not service:
+        raise ValueError("the service name is missing")
     query = dict(parse_qsl(parts.query))
     own = {name: query.pop(f"sentinel_{name}", None) for name in ("username", "password")}
-    at = f"{credentials}@" if credentials else ""
-    # the driver's own parser reads credentials, database and options as for a single server
-    plain = f"{scheme}://{at}sentinel/{db or 0}?{urlencode(query)}"
+    shared, options, is_tls = _options(parts, db, query, settings)
+    sentinel = Sentinel(  # type: ignore[no-untyped-call]
+        _places(parts, 26379),
+        sentinel_kwargs=shared
+        | {"ssl": is_tls, "socket_timeout": settings["socket_connect_timeout"]}
+        | _FIXED
+        | {name: value for name, value in own.items() if value},
+        **shared | options | _FIXED,
+    )
+    master: redis.Redis = sentinel.master_for(  # type: ignore[no-untyped-call]
+        service, connection_class=SentinelTlsConnection if is_tls else SentinelConnection
+    )
+    return master.connection_pool
+
+
+def _cluster_pool(parts: SplitResult, settings: dict[str, Any], key: str) -> ConnectionPool:
+    """Follow the master that has the key's slot; asks the nodes anew at each new connection."""
+    if parts.path.strip("/") not in ("", "0"):
+        raise ValueError("a cluster has no databases")
+    shared, options, is_tls = _options(parts, "0", dict(parse_qsl(parts.query)), settings)
+    together = shared | _FAST | options | _FIXED
+    return cluster_pool(_places(parts, 6379), key, together, is_tls=is_tls)
+
+
+def _options(
+    parts: SplitResult, db: str, query: dict[str, str], settings: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], bool]:
+    """Return what all connections take, what those to data take besides, and whether by TLS.
+
+    The driver's own parser reads credentials, database and options as for a single server.
+    """
+    scheme = parts.scheme.partition("+")[0]
+    credentials, at, _ = parts.netloc.rpartition("@")
+    plain = f"{scheme}://{credentials}{at}several/{db or 0}?{urlencode(query)}"
     options = dict(parse_url(plain))  # type: ignore[no-untyped-call]
     options.pop("host", None)
     is_tls = options.pop("connection_class", None) is not None
-    shared = settings | _transport(plain) | ({"ssl": True} if is_tls else {})
-    sentinel = Sentinel(  # type: ignore[no-untyped-call]
-        [_host_and_port(host) for host in hosts.split(",")],
-        sentinel_kwargs=shared | _FIXED | {name: value for name, value in own.items() if value},
-        **shared | options | _FIXED,
-    )
-    client: redis.Redis = sentinel.master_for(service)  # type: ignore[no-untyped-call]
-    return client
+    return settings | _transport(plain), options, is_tls
 
 
-def _host_and_port(text: str) -> tuple[str, int]:
-    parts = urlsplit(f"//{text}")
-    if not parts.hostname:
-        raise ValueError(f"{text!r} is not host:port")
-    return parts.hostname, parts.port or 26379
+def _places(parts: SplitResult, default_port: int) -> list[Place]:
+    hosts = [urlsplit(f"//{text}") for text in parts.netloc.rpartition("@")[2].split(",")]
+    if not all(host.hostname for host in hosts):
+        raise ValueError("a host is missing")
+    return [(host.hostname or "", host.port or default_port) for host in hosts]
 
 
 def masked(url: str) -> str:
     """Return the URL with its passwords replaced by `***`, fit for logs and messages.
 
-    What is no URL is shown as it was typed, but for anything that may be credentials.
+    Whatever stands before the last @ may be credentials, also where a character in them should
+    have been escaped. What is no URL is shown as it was typed, but for that.
     """
-    if "://" not in url:
-        _, at, place = url.rpartition("@")
-        place, mark, query = place.partition("?")
-        return f"{'***@' if at else ''}{place}{mark}{_masked_query(query)}"
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "***"
-    credentials, at, host = parts.netloc.rpartition("@")
+    scheme, mark, rest = url.rpartition("://") if "://" not in url else url.partition("://")
+    credentials, at, place = _SECRET_OPTION.sub(r"\1***", rest).rpartition("@")
     user, colon, _ = credentials.partition(":")
-    query = _masked_query(parts.query)
-    shown = f"{user}:***{at}{host}" if colon else parts.netloc
-    return f"{parts.scheme}://{shown}{parts.path}{'?' if query else ''}{query}"
-
-
-def _masked_query(query: str) -> str:
-    return "&".join(
-        f"{name}=***" if "password" in name else f"{name}={value}"
-        for name, value in parse_qsl(query, keep_blank_values=True)
-    )
+    if colon or not mark:
+        credentials = f"{user}:***" if mark else "***"
+    return f"{scheme}{mark}{credentials if at else ''}{at}{place}"
 
 
 def connection_error(error: BaseException, url: str) -> BrokerUnavailable:
@@ -190,10 +229,19 @@ def connection_error(error: BaseException, url: str) -> BrokerUnavailable:
         says = "has no master that its sentinels know; check the service name and the sentinels"
     elif is_out_of_memory(error):
         says = "is out of memory; raise maxmemory, or wait until documents have been answered"
+    elif "cluster support disabled" in text:
+        says = "is no cluster; use redis:// rather than redis+cluster://"
+    elif isinstance(error, MasterMoved):
+        says = (
+            f"is not the master of these keys any more ({text}); wait until the failover or the "
+            "move of the slot has ended, or correct the URL"
+        )
+    elif isinstance(error, ResponseError) and code_of(error) == "MOVED":
+        says = "is a node of a Redis Cluster; use redis+cluster:// rather than redis://"
     elif isinstance(error, redis.TimeoutError):
         says = f"did not answer in time ({text}); is it overloaded, or the address wrong?"
     elif isinstance(error, ResponseError):
-        says = f"refused a command: {text}"
+        says = f"refused a command: {' '.join(text_of(error).split())}"
     else:
         says = f"cannot be reached ({_reason(error, text)}); start it, or correct the URL"
     return BrokerUnavailable(f"{place} {says}")
@@ -229,10 +277,8 @@ def is_passing(error: BaseException) -> bool:
     text = str(error)
     if isinstance(error, AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
         return False
-    if isinstance(error, BusyLoadingError | ReadOnlyError | MasterNotFoundError):
-        return True
-    if is_out_of_memory(error):
+    if isinstance(error, BusyLoadingError | MasterNotFoundError) or is_out_of_memory(error):
         return True
     if isinstance(error, ResponseError):
-        return text.startswith(_WAITING_HELPS)
+        return code_of(error) in _WAITING_HELPS
     return isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError)

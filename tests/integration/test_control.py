@@ -146,9 +146,8 @@ def test_sigterm_ends_the_process_cleanly(redis_url: str, redis_client: Any, key
         ("redis://u:p@h:1/2", {"host": "h", "port": 1, "db": 2, "username": "u", "password": "p"}),
         ("rediss://h:1/0?ssl_ca_certs=/ca", {"host": "h", "port": 1, "db": 0}),
         ("unix:///tmp/x.sock?db=1", {"path": "/tmp/x.sock", "db": 1}),
-        ("redis+sentinel://u:p@a:1,b:2/svc/3", {"db": 3, "username": "u", "password": "p"}),
     ],
-    ids=["plain", "tls", "unix", "sentinel"],
+    ids=["plain", "tls", "unix"],
 )
 def test_arq_connects_by_the_same_urls(url: str, expected: dict[str, Any]) -> None:
     """Every form of URL that docmill takes becomes arq's connection, with our parameters."""

@@ -2,6 +2,7 @@
 
 import pytest
 import redis
+from redis.exceptions import ClusterDownError, MovedError
 from redis.sentinel import MasterNotFoundError
 
 from docmill.connection import (
@@ -12,6 +13,7 @@ from docmill.connection import (
     masked,
 )
 from docmill.errors import BrokerUnavailable, ConfigError
+from docmill.transport import MasterMoved
 
 
 @pytest.mark.parametrize(
@@ -26,7 +28,11 @@ from docmill.errors import BrokerUnavailable, ConfigError
             "redis+sentinel://u:pw@a:1,b:2/main?sentinel_password=pw",
             "redis+sentinel://u:***@a:1,b:2/main?sentinel_password=***",
         ),
-        ("redis://[broken", "***"),
+        ("redis+cluster://u:pw@a:1,b:2", "redis+cluster://u:***@a:1,b:2"),
+        ("redis://h/0?sentinel_password=p@w", "redis://h/0?sentinel_password=***"),
+        ("redis://:pa/ss@h/0", "redis://:***@h/0"),
+        ("redis://:p?a#s@s@h/0?db=1", "redis://:***@h/0?db=1"),
+        ("redis://me:p[w@[broken", "redis://me:***@[broken"),
         ("localhost:6379", "localhost:6379"),
         ("unix:/tmp/r.sock", "unix:/tmp/r.sock"),
         ("me:p?w@localhost:6379", "***@localhost:6379"),
@@ -48,6 +54,9 @@ def test_passwords_are_masked(url: str, shown: str) -> None:
         "redis+sentinel://host:1/",
         "redis+sentinel:///main",
         "redis://localhost/0?made_up=1",
+        "redis+cluster://host:1/2",
+        "redis+cluster://",
+        "redis+cluster://a:1,,b:2",
     ],
 )
 def test_an_unusable_url_says_what_is_usable(url: str) -> None:
@@ -56,6 +65,16 @@ def test_an_unusable_url_says_what_is_usable(url: str) -> None:
         connect(url).ping()
 
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("character", "/?#")
+def test_a_password_that_must_be_escaped_is_not_told(character: str) -> None:
+    """The message says how to write it, and shows no part of it."""
+    with pytest.raises(ConfigError, match="%2F") as caught:
+        connect(f"redis+cluster://:12{character}34@h:1")
+
+    assert "12" not in str(caught.value)
+    assert "34" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +87,17 @@ def test_an_unusable_url_says_what_is_usable(url: str) -> None:
         (redis.ResponseError("WRONGPASS invalid"), "refused the user name or password", False),
         (redis.AuthenticationError("Authentication required."), "asks for a password", False),
         (MasterNotFoundError("No master: 10.0.0.1"), "no master that its sentinels know", True),
-        (redis.ReadOnlyError("You can't write"), "refused a command", True),
+        (redis.ReadOnlyError("You can't write"), "refused a command: READONLY", True),
+        (MasterMoved("MOVED 7 h:1"), "is not the master of these keys any more (MOVED", True),
+        (redis.ResponseError("MOVED 7 h:1"), "use redis+cluster://", False),
+        (MovedError("7 h:1"), "use redis+cluster://", False),
+        (redis.ResponseError("CLUSTERDOWN Hash slot not served"), "CLUSTERDOWN Hash slot", True),
+        (ClusterDownError("Hash slot not served"), "CLUSTERDOWN Hash slot not served", True),
+        (
+            redis.ResponseError("This instance has cluster support disabled"),
+            "use redis:// rather than",
+            False,
+        ),
         (redis.ResponseError("MASTERDOWN link down"), "refused a command", True),
         (redis.ResponseError("OOM command not allowed"), "out of memory", True),
         (redis.ResponseError("unknown command"), "refused a command", False),
