@@ -18,6 +18,7 @@ The whole tree:
     ├─ EngineError
     │  ├─ ModelLoadError
     │  ├─ DeviceOutOfMemory
+    │  ├─ EngineFault
     │  ├─ GenerationTimeout
     │  └─ NonFiniteLogits
     ├─ CacheError
@@ -163,6 +164,13 @@ class DeviceOutOfMemory(EngineError):
     """The device has too little memory for this document."""
 
     code = "device_out_of_memory"
+    retryable = True
+
+
+class EngineFault(EngineError):
+    """The model failed on this document for a reason that the engine does not know."""
+
+    code = "engine_fault"
     retryable = True
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from docmill.errors import EngineError, ModelLoadError
+from docmill.errors import EngineError, EngineFault, ModelLoadError
 from engine.attention import PackedStep, SlabCache, Unsupported
 from engine.device import is_out_of_memory
 from engine.text import Detokenizer
@@ -40,7 +40,7 @@ class LoadedModel:
             ids, positions: [T].   keep: [B], may be empty.   returns: [B, V].
 
         Raises:
-            EngineError: The model failed; running out of memory passes as torch raised it.
+            EngineFault: The model failed; running out of memory passes as torch raised it.
         """
         # an empty selection is not worth asking every model for: compute one, drop it
         wanted = keep if len(keep) else torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -59,7 +59,7 @@ class LoadedModel:
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            raise EngineError(f"the model failed: {type(error).__name__}: {error}") from error
+            raise EngineFault(f"the model failed: {type(error).__name__}: {error}") from error
         scores: Tensor = output.logits[0]
         return scores[: len(keep)]
 

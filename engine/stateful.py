@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from docmill.errors import EngineError
+from docmill.errors import EngineFault
 from engine.answer import Answer
 from engine.base import Event, Row
 from engine.batch import RunningBatch
@@ -99,6 +99,6 @@ class GroupedBatch(RunningBatch):
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            raise EngineError(f"the model failed: {type(error).__name__}: {error}") from error
+            raise EngineFault(f"the model failed: {type(error).__name__}: {error}") from error
         scores: Tensor = output.logits[:, -1]
         return scores
