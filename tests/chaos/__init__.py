@@ -1,0 +1,1 @@
+"""Chaos: real processes, a real Redis, and everything that may break breaking at once."""

@@ -1,0 +1,81 @@
+"""A client of the service that may be killed at any time and is then run again from the start.
+
+`python -m tests.chaos.customer URL NAMESPACE SEED NUMBER NUM_DOCUMENTS FOLDER`: submits its pile
+under a fixed job id, reads the results to the end of the job, and notes in FOLDER what it saw, in
+one step. Ends with `EXIT_AGAIN` when Redis is not there, to be run again as well.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from docmill import Client, Job
+from docmill.errors import BrokerUnavailable, JobCancelled, ResultTimeout
+from docmill.results import Result
+from tests.chaos.piles import Pile
+
+#: EX_TEMPFAIL: Redis was away for too long for a client that has only just come.
+EXIT_AGAIN = 75
+#: Longer than any outage that the storm makes.
+_PATIENCE_S = 60.0
+#: How long a paused job must be silent before its customer lets it go on.
+_PAUSE_S = 1.0
+PROMPT = "Say a few words: {document}"
+
+
+def main(arguments: list[str]) -> int:
+    """Submit, read, note; return the exit status."""
+    url, namespace, seed, number, num_documents, folder = arguments
+    pile = Pile(seed, int(number), int(num_documents))
+    try:
+        with Client(url, namespace) as client:
+            seen = _follow(_submit(client, pile), pile)
+    except (BrokerUnavailable, ResultTimeout) as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_AGAIN
+    note = Path(folder) / f"{pile.job_id}.part"
+    note.write_text(json.dumps(seen))
+    note.rename(note.with_suffix(".json"))
+    return 0
+
+
+def _submit(client: Client, pile: Pile) -> Job:
+    """Submit the pile, which comes back to its job if an earlier life has submitted it."""
+    try:
+        return client.submit(
+            pile.submission(), prompt=PROMPT, max_tokens=32, tier=pile.tier, job_id=pile.job_id
+        )
+    except JobCancelled:  # by an earlier life of this customer
+        return client.job(pile.job_id)
+
+
+def _follow(job: Job, pile: Pile) -> list[tuple[str, str, str | None]]:
+    """Read all results, and do in between what the pile's customer is given to."""
+    if pile.whim == "pauses":
+        job.pause()
+    seen: list[tuple[str, str, str | None]] = []
+    for result in _results(job, pile):
+        seen.append((result.custom_id, result.outcome, result.text))
+        if len(seen) == 1 and pile.whim == "cancels":
+            job.cancel()
+        if len(seen) == 1 and pile.whim == "picks":
+            job.cancel(*pile.picked)
+    return seen
+
+
+def _results(job: Job, pile: Pile) -> Iterator[Result]:
+    """Yield the job's results; a pause ends when nothing more comes in spite of it."""
+    after = None
+    if pile.whim == "pauses":
+        try:
+            for result in job.results(timeout=_PAUSE_S):
+                after = result.cursor
+                yield result
+        except ResultTimeout:
+            job.resume()
+    yield from job.results(timeout=_PATIENCE_S, after=after)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

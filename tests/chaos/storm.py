@@ -1,0 +1,282 @@
+"""The storm: everything that may break breaks, while customers submit and read.
+
+Decides what is injured when, from a seed, and when a round ends. Each round: injuries until enough
+processes were killed, a truce, the audit. What a round proves: no accepted document was lost, none
+has two results, nothing is left over, and the service answers. May import everything.
+"""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from docmill import Client
+from docmill.connection import connect
+from docmill.keys import Keys
+from tests.chaos.audit import Audit, Verdict
+from tests.chaos.crew import Crew, Member, Post
+from tests.chaos.customer import EXIT_AGAIN
+from tests.chaos.piles import Pile
+from tests.chaos.watch import Watch
+from tests.support.proxy import Proxy, running_proxy
+from workers.redis_server import RedisServer, start_embedded
+
+NAMESPACE = "chaos"
+#: Moments (four to a command) after which a process dies by itself; see `mortal.Fate`.
+_WORKER_SPAN, _CONTROL_SPAN, _CUSTOMER_SPAN = (15, 2000), (15, 4000), (15, 20_000)
+_NUM_CUSTOMERS = 3
+_HEARTBEAT_TTL_S = 1.0
+#: Longer than it takes to give a frozen worker's entries away: its heartbeat's lifetime, the
+#: reaper's confirmation and a round of it.
+_FROZEN_S = 2.5 * _HEARTBEAT_TTL_S
+#: How long all may take to end once nothing is injured any more.
+_CALM_S, _SETTLE_S, _FRESH_S = 60.0, 20.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How hard a run is. `every_s`: mean time between two injuries from outside."""
+
+    seed: str
+    num_kills: int
+    round_kills: int = 100
+    pile_documents: int = 40
+    every_s: float = 0.25
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done and found in all rounds."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    injuries: Counter[str] = field(default_factory=Counter)
+    fresh_s: list[float] = field(default_factory=list)
+    verdict: Verdict = field(default_factory=Verdict)
+
+
+class Storm:
+    """One run over one Redis and one namespace.
+
+    Args:
+        plan: How hard it is.
+        folder: A short path for logs and for Redis' data.
+        say: Called with a line now and then.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, say: Callable[[str], None]) -> None:
+        self.tally = Tally()
+        self.watch: Watch
+        self.plan = plan
+        self._folder = folder
+        self._say = say
+        self._chance = random.Random(plan.seed)
+        self._crew = Crew(folder, plan.seed)
+        self._keys = Keys(NAMESPACE)
+        self._due: list[tuple[float, Callable[[], object]]] = []
+        self._piles: list[Pile] = []
+        self._redis: RedisServer
+        self._proxies: list[Proxy] = []
+        self._is_stormy = False
+
+    def run(self) -> Tally:
+        """Run rounds until enough was killed or a promise was broken."""
+        with ExitStack() as stack:
+            self._redis = start_embedded(self._folder / "redis")
+            stack.callback(lambda: self._redis.stop())  # noqa: PLW0108 - the one there is at the end
+            self._proxies = [stack.enter_context(running_proxy(self._redis.url)) for _ in range(2)]
+            stack.callback(self._crew.disband)
+            client = connect(self._redis.url)
+            self.watch = Watch(client, self._keys)
+            audit = Audit(client, self._redis.url, self._keys, self._folder)
+            for post in self._posts():
+                self._crew.start(post)
+            while self.tally.verdict.is_clean and self._num_kills < self.plan.num_kills:
+                self._round(audit)
+            client.close()
+        return self.tally
+
+    @property
+    def _num_kills(self) -> int:
+        return self.tally.kills.total()
+
+    def _posts(self) -> list[Post]:
+        fake, slow = "workers.engine_worker", "tests.support.slow_engine_worker"
+        near, far = self._variables(self._redis.url), self._variables(self._proxies[0].url)
+        return [
+            Post("preprocess-1", "workers.preprocess_worker", (), near, _WORKER_SPAN),
+            Post("preprocess-2", "workers.preprocess_worker", (), far, _WORKER_SPAN),
+            Post("engine-1", fake, (), near, _WORKER_SPAN),
+            Post("engine-2", slow, ("0.05",), far, _WORKER_SPAN),
+            Post("control-1", "workers.control", (), near, _CONTROL_SPAN),
+            Post("control-2", "workers.control", (), far, _CONTROL_SPAN),
+        ]
+
+    def _variables(self, url: str) -> Mapping[str, str]:
+        return {
+            "DOCMILL_REDIS_URL": url,
+            "DOCMILL_NAMESPACE": NAMESPACE,
+            "DOCMILL_ENGINE": "fake",
+            "DOCMILL_HEARTBEAT_TTL_S": str(_HEARTBEAT_TTL_S),
+            # bad luck is no poison: what is killed here is killed whatever it works on
+            "DOCMILL_MAX_DELIVERIES": "1000",
+            "DOCMILL_MAX_ROWS": "8",
+            "DOCMILL_MAX_WAIT_S": "0.01",
+            "DOCMILL_GRACE_S": "2",
+            "DOCMILL_BACKLOG_MAX_DOCS": "100",
+            "DOCMILL_LOG_FORMAT": "json",
+        }
+
+    def _round(self, audit: Audit) -> None:
+        first, target = len(self._piles), self._num_kills + self.plan.round_kills
+        target = min(target, self.plan.num_kills)
+        self._crew.truce.unlink(missing_ok=True)
+        self._is_stormy = True
+        self._later(0.0, self._injure)
+        while self._num_kills < target and self.tally.verdict.is_clean:
+            while len(self._crew.at("customer")) < _NUM_CUSTOMERS:
+                self._send_customer()
+            self._tend()
+        self._calm_down()
+        piles = self._piles[first:]
+        if not self._until(lambda: not self._crew.at("customer"), _CALM_S):
+            waiting = [member.post.name for member in self._crew.at("customer")]
+            self.tally.verdict.faults.append(f"jobs that never end: {waiting}")
+        elif not self._until(lambda: not audit.leftovers(self._pids()), _SETTLE_S):
+            self.tally.verdict.faults += audit.leftovers(self._pids())
+        else:
+            for pile in piles:
+                audit.check(pile, datetime.now(UTC).timestamp(), self.tally.verdict)
+            self._ask_something_fresh()
+        self._say(f"{self._num_kills} kills, {self.tally.verdict.num_documents} documents")
+
+    def _calm_down(self) -> None:
+        self._is_stormy = False
+        self._crew.truce.touch()
+        for _, undo in self._due:
+            undo()
+        self._due.clear()
+
+    def _pids(self) -> set[int]:
+        return {member.pid for member in self._crew.members}
+
+    def _until(self, is_done: Callable[[], bool], limit_s: float) -> bool:
+        give_up_at = time.monotonic() + limit_s
+        while not is_done():
+            if time.monotonic() > give_up_at:
+                return False
+            self._tend(0.05)
+        return True
+
+    def _send_customer(self) -> None:
+        pile = Pile(self.plan.seed, len(self._piles), self.plan.pile_documents)
+        self._piles.append(pile)
+        url = self._proxies[1].url if pile.number % 2 else self._redis.url
+        arguments = (url, NAMESPACE, pile.seed, str(pile.number), str(pile.num_documents))
+        self._crew.start(
+            Post(
+                f"customer-{pile.number}",
+                "tests.chaos.customer",
+                (*arguments, str(self._folder)),
+                span=_CUSTOMER_SPAN,
+            )
+        )
+
+    def _ask_something_fresh(self) -> None:
+        """Submit one more document, and see that it is answered at once."""
+        started = time.monotonic()
+        with Client(self._redis.url, NAMESPACE) as client:
+            texts = [f"fresh after {self._num_kills} kills of {self.plan.seed}"]
+            job = client.submit(texts, prompt="Answer", tier="interactive", result_ttl=60)
+            answers = [result.ok for result in job.results(timeout=_FRESH_S)]
+        if answers != [True]:
+            self.tally.verdict.faults.append(f"a fresh document was answered by {answers}")
+        self.tally.fresh_s.append(time.monotonic() - started)
+
+    def _tend(self, longest_s: float = 0.02) -> None:
+        """Do what is due, and put somebody in the place of whoever has ended."""
+        now = time.monotonic()
+        due = [item for item in self._due if item[0] <= now]
+        self._due = [item for item in self._due if item[0] > now]
+        for _, act in due:
+            act()
+        self.watch.look()
+        for member in self._crew.ended(longest_s):
+            self._bury(member)
+
+    def _bury(self, member: Member) -> None:
+        status, is_customer = member.process.exitcode, member.role == "customer"
+        if member.died:
+            self.tally.kills[member.role] += 1
+            self.watch.died(member.pid)
+        elif status != 0 and not (is_customer and status == EXIT_AGAIN):
+            self.tally.verdict.faults.append(f"{member.log.name} ended by itself: {status}")
+        if not is_customer or status != 0:
+            self._crew.start(member.post)
+
+    def _later(self, delay_s: float, act: Callable[[], object]) -> None:
+        self._due.append((time.monotonic() + delay_s, act))
+
+    def _injure(self) -> None:
+        if not self._is_stormy:
+            return
+        injuries: dict[Callable[[], None], float] = {
+            self._kill: 6.0,
+            self._freeze: 1.0,
+            self._stop: 0.5,
+            self._kill_redis: 0.3,
+            self._cut: 1.0,
+            self._lose_replies: 1.0,
+            self._stall: 0.3,
+        }
+        (injure,) = self._chance.choices(list(injuries), list(injuries.values()))
+        self.tally.injuries[injure.__name__.strip("_")] += 1
+        injure()
+        self._later(self._chance.expovariate(1 / self.plan.every_s), self._injure)
+
+    def _pick(self, *roles: str) -> Member | None:
+        awake = [member for member in self._crew.at(*roles) if not member.is_frozen]
+        return self._chance.choice(awake) if awake else None
+
+    def _kill(self) -> None:
+        role = self._chance.choices(("preprocess", "engine", "control", "customer"), (4, 4, 2, 1))
+        member = self._pick(*role)
+        if member:
+            member.kill()
+
+    def _freeze(self) -> None:
+        """Stop a worker until its entries were given away; then it wakes up and is too late."""
+        member = self._pick("preprocess", "engine", "control")
+        if member:
+            member.freeze()
+            self._later(_FROZEN_S * self._chance.uniform(0.5, 1.5), member.thaw)
+
+    def _stop(self) -> None:
+        """Ask a worker to end, as an operator does."""
+        member = self._pick("preprocess", "engine", "control")
+        if member and member.process.is_alive():
+            os.kill(member.pid, signal.SIGTERM)
+
+    def _kill_redis(self) -> None:
+        self._redis.process.kill()
+        self._redis.process.wait()
+        self.tally.kills["redis"] += 1
+        self._redis = start_embedded(self._folder / "redis")
+
+    def _cut(self) -> None:
+        self._chance.choice(self._proxies).cut()
+
+    def _lose_replies(self) -> None:
+        proxy = self._chance.choice(self._proxies)
+        proxy.lose_replies(self._chance.randint(1, 3), to=self._chance.choice([b"EVALSHA", b"X"]))
+
+    def _stall(self) -> None:
+        """Let nothing through for so long that those behind are taken for dead."""
+        proxy = self._chance.choice(self._proxies)
+        proxy.flows.clear()
+        self._later(_FROZEN_S * self._chance.uniform(0.3, 1.2), proxy.flows.set)
