@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from docmill.intake import Document, Refusal
     from docmill.job import Job
     from docmill.link import Link
+    from docmill.shards import Shards
 
     #: What can be submitted; see `Client.submit`.
     DocumentLike = (
@@ -42,7 +43,8 @@ class Client:
     Nothing is connected before the first call. A Redis that goes away for a while is sat out.
 
     Args:
-        url: redis://, rediss:// (TLS), unix:// or redis+sentinel://; see `docmill.connection`.
+        url: redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://; see
+            `docmill.connection`.
         namespace: Separates installations that share one Redis.
         reconnect_s: How long a connection that worked before may be away.
         max_document_bytes: Larger documents become error records without being sent.
@@ -64,16 +66,20 @@ class Client:
         self._reconnect_s = reconnect_s
         self._max_document_bytes = max_document_bytes
         self._lock = threading.Lock()
-        self._made_link: Link | None = None
+        self._made_shards: Shards | None = None
+
+    @property
+    def _shards(self) -> Shards:
+        from docmill.shards import Shards
+
+        with self._lock:
+            if self._made_shards is None:
+                self._made_shards = Shards(self._url, self._namespace, self._reconnect_s)
+        return self._made_shards
 
     @property
     def _link(self) -> Link:
-        from docmill.link import Link
-
-        with self._lock:
-            if self._made_link is None:
-                self._made_link = Link(self._url, self._namespace, self._reconnect_s)
-        return self._made_link
+        return self._shards.first
 
     def submit(
         self,
@@ -107,7 +113,8 @@ class Client:
         given here is the one used.
 
         Submitting again with the same job id adds what the job does not have yet, by custom id; so
-        an interrupted submission is finished by repeating it.
+        an interrupted submission is finished by repeating it. Prompt and parameters have to be the
+        same again; documents may bring others, and those that the job has keep what they had.
 
         Args:
             documents: Any iterable of documents, or one path (file, folder or .jsonl).
@@ -135,7 +142,8 @@ class Client:
             The job, sealed: it ends when its last document does.
 
         Raises:
-            JobRejected: A parameter cannot be used; nothing was sent.
+            JobRejected: A parameter cannot be used, or the job was submitted with another prompt or
+                other parameters before; nothing was sent.
             IntakeError: The input cannot be read at all, or there are no documents.
             QueueFull: The backlog is full; what was accepted stays, submit again to go on.
             JobCancelled: The job was cancelled and takes no more documents.
@@ -182,10 +190,13 @@ class Client:
             max_document_bytes=self._max_document_bytes,
         )
         items = items_of(documents, self._max_document_bytes)
-        job = Job(self._link, terms.job_id)
+        # a job that was named may be there already, in the shard where it was begun
+        find = self._shards.of if job_id is None else self._shards.holding
+        link = find(terms.job_id)
+        job = Job(link, terms.job_id)
         with show_progress(is_shown=progress) as reporter:
             Submission(
-                self._link,
+                link,
                 terms,
                 specs,
                 on_open=(lambda: on_open(job)) if on_open else None,
@@ -203,11 +214,22 @@ class Client:
             ResultExpired: It ended and was kept for its lifetime.
             BrokerUnavailable: Redis cannot be reached.
         """
+        from docmill.errors import JobNotFound, ResultExpired
         from docmill.job import Job
 
-        job = Job(self._link, job_id)
-        job.status()
-        return job
+        problem: JobNotFound | ResultExpired | None = None
+        for link in self._shards.where(job_id):
+            job = Job(link, job_id)
+            try:
+                job.status()
+            except JobNotFound as error:
+                problem = problem or error
+            except ResultExpired as error:
+                problem = error
+            else:
+                return job
+        assert problem is not None
+        raise problem
 
     def ping(self) -> None:
         """Make sure that Redis answers.
@@ -215,12 +237,14 @@ class Client:
         Raises:
             BrokerUnavailable: It does not; the message says what to do.
         """
-        self._link.run(self._link.client.ping)
+        link = self._link
+        # with a key, so that a node of a cluster shows that it is one
+        link.run(lambda: link.client.exists(link.keys.shards))
 
     def close(self) -> None:
         """Close the connections. Jobs of this client cannot be used afterwards."""
-        if self._made_link is not None:
-            self._made_link.close()
+        if self._made_shards is not None:
+            self._made_shards.close()
 
     def __enter__(self) -> Self:
         """Return the client; it is closed at the block's end."""

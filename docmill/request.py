@@ -48,12 +48,13 @@ class SpecBook:
         self._defaults = {name: value for name, value in defaults.items() if value is not None}
         self._known: dict[bytes, EncodedSpec] = {}
         build_spec({"prompt": PLACE} | self._defaults)  # refuses what no document could use
-        self._default = self._encode({}) if self.has_prompt else None
+        has_prompt = "prompt" in self._defaults or "messages" in self._defaults
+        self._default = self._encode({}) if has_prompt else None
 
     @property
-    def has_prompt(self) -> bool:
-        """Whether documents need no prompt of their own."""
-        return "prompt" in self._defaults or "messages" in self._defaults
+    def default(self) -> EncodedSpec | None:
+        """What is asked about documents without options; None where each must bring its prompt."""
+        return self._default
 
     def spec(self, options: Mapping[str, Any] | None = None) -> EncodedSpec:
         """Return the spec for a document with these options.

@@ -19,6 +19,7 @@ from docmill.envelope import Envelope, Envelopes, Terms
 from docmill.errors import BrokerError, IntakeError, JobCancelled, JobNotFound, QueueFull
 from docmill.intake.base import Document, Item
 from docmill.link import Link, check_abandoned, pause, pause_s
+from docmill.question import check_question
 from docmill.request import SpecBook
 from docmill.scripts import ScriptName
 from docmill.wire import SCHEMA_VERSION
@@ -113,7 +114,8 @@ class Submission:
 
         Raises:
             IntakeError: There are no documents; nothing was sent.
-            JobRejected: The first document has no prompt; nothing was sent.
+            JobRejected: The first document has no prompt, or the job was opened with another one;
+                nothing was sent.
             JobCancelled: The job takes no more documents.
             JobNotFound: The job vanished from Redis while documents were sent.
             QueueFull: The backlog is full and the terms say not to wait.
@@ -134,9 +136,19 @@ class Submission:
     def _open(self, first: Item) -> None:
         if isinstance(first, Document) and not first.options:
             self._specs.spec()  # no prompt at all is the caller's mistake, not the document's
-        terms = self._terms
-        meta = msgpack.packb({"v": SCHEMA_VERSION, "name": terms.name, "tier": terms.tier})
-        if self._call("open", terms.job_id, terms.result_ttl_s, meta) == b"CANCELLED":
+        terms, asked = self._terms, self._specs.default
+        if asked:
+            check_question(self._link, terms.job_id, asked)
+        meta = msgpack.packb(
+            {
+                "v": SCHEMA_VERSION,
+                "name": terms.name,
+                "tier": terms.tier,
+                "spec": asked.digest if asked else "",
+            }
+        )
+        spec = (asked.digest, asked.data) if asked else ()
+        if self._call("open", terms.job_id, terms.result_ttl_s, meta, *spec) == b"CANCELLED":
             raise JobCancelled(f"job {terms.job_id} was cancelled and takes no more documents")
         if self._on_open:
             self._on_open()
@@ -146,7 +158,8 @@ class Submission:
 
     def _gone(self) -> JobNotFound:
         return JobNotFound(
-            f"job {self._terms.job_id} is gone from Redis; its documents must be submitted again"
+            f"job {self._terms.job_id} has ended meanwhile or is gone from Redis; its documents "
+            "must be submitted again"
         )
 
     def _add(self, item: Item, number: int) -> None:

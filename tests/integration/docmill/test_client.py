@@ -133,12 +133,11 @@ def test_submitting_again_adds_only_what_is_missing(client: Client, worker: Cann
     assert second.status().submitted == 3
 
 
-def test_another_prompt_for_the_same_job_reaches_its_new_documents(
-    client: Client, worker: CannedWorker
-) -> None:
+def test_a_document_s_own_prompt_reaches_a_known_job(client: Client, worker: CannedWorker) -> None:
     """A spec is stored even when the first document that carries it is known already."""
     client.submit([("a", "one")], prompt="First", job_id="respec")
-    client.submit([("a", "one"), ("b", "two")], prompt="Second", job_id="respec")
+    own = [{"id": name, "text": name, "prompt": "Second"} for name in ("a", "b")]
+    client.submit(own, prompt="First", job_id="respec")
     worker.step()
 
     assert "Second\n\n" == worker.specs["b"].messages[0].content[0]

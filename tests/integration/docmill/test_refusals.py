@@ -124,6 +124,31 @@ def test_a_full_backlog_is_waited_for(
     assert 20 == len({result.custom_id for result in results})
 
 
+def test_another_question_for_a_known_job_is_refused(client: Client, worker: CannedWorker) -> None:
+    """Documents that the job has would keep their old question silently; nothing is changed."""
+    documents = [("a", "one"), ("b", "two")]
+    job = client.submit(documents, prompt="First", max_tokens=9, job_id="asked")
+    worker.step()
+
+    with pytest.raises(JobRejected, match=r"prompt 'First .*Second .*max_tokens 9 then, 256 now"):
+        client.submit([*documents, ("c", "three")], prompt="Second", job_id="asked")
+
+    assert ("finished", 2) == (job.status().state, job.status().submitted)
+    client.submit([*documents, ("c", "three")], prompt="First", max_tokens=9, job_id="asked")
+    assert 3 == job.status().submitted
+
+
+@pytest.mark.parametrize("prompt", [None, "Default"])
+def test_documents_with_prompts_of_their_own_may_come_again(
+    client: Client, prompt: str | None
+) -> None:
+    """A job whose documents all ask something of their own is the same job when repeated."""
+    own = [{"id": name, "text": name, "prompt": f"Say {name}"} for name in ("a", "b")]
+    jobs = [client.submit(own, prompt=prompt, job_id="own") for _ in range(2)]
+
+    assert 2 == jobs[1].status().submitted
+
+
 def test_a_cancelled_job_takes_no_more(client: Client) -> None:
     """Submitting to a cancelled job says so."""
     client.submit(["text"], prompt="Answer", job_id="stop").cancel()
