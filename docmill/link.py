@@ -1,4 +1,4 @@
-"""A namespace on a Redis, with the patience to sit out a restart.
+"""A shard of a namespace on a Redis, with the patience to sit out a restart.
 
 Decides when a failed call is made again: everything called through `Link.run` is idempotent, so a
 reply lost with its connection may be asked for anew. May import redis.
@@ -19,6 +19,7 @@ from docmill.connection import REDIS_ERRORS, connect, connection_error, is_passi
 from docmill.errors import ConfigError
 from docmill.keys import Keys
 from docmill.scripts import Scripts
+from docmill.transport import MasterMoved
 
 T = TypeVar("T")
 
@@ -67,27 +68,28 @@ def pause_s(attempt: int) -> float:
 
 
 class Link:
-    """The connection, keys and scripts of one namespace; thread-safe.
+    """The connection, keys and scripts of one shard; thread-safe.
 
     Args:
         url: See `docmill.connection.connect`.
         namespace: Separates installations that share one Redis.
         reconnect_s: How long a connection that worked before may be away. One that never worked
             fails at once, unless Redis itself says that it will be ready later.
+        shard: Which shard of the namespace.
 
     Raises:
         ConfigError: The URL or the namespace cannot be used.
     """
 
-    def __init__(self, url: str, namespace: Any, reconnect_s: float) -> None:
+    def __init__(self, url: str, namespace: Any, reconnect_s: float, shard: int = 0) -> None:
         if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
             raise ConfigError(
                 f"namespace {namespace!r:.80} must be 1 to 64 letters, digits, dots, dashes or "
                 "underscores"
             )
         self.url = url
-        self.client: Any = connect(url, block_s=BLOCK_S)
-        self.keys = Keys(namespace)
+        self.keys = Keys(namespace, shard)
+        self.client: Any = connect(url, block_s=BLOCK_S, key=self.keys.prefix)
         self.scripts = Scripts(self.client, self.keys.prefix)
         self._reconnect_s = reconnect_s
         self._has_worked = False
@@ -118,7 +120,7 @@ class Link:
 
     def _may_wait(self, error: Exception) -> bool:
         # one that answers at all, if only that it is loading, shows that the address is right
-        answers = isinstance(error, BusyLoadingError | ResponseError)
+        answers = isinstance(error, BusyLoadingError | ResponseError | MasterMoved)
         return is_passing(error) and (self._has_worked or answers)
 
     def close(self) -> None:

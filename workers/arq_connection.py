@@ -74,7 +74,7 @@ def arq_redis(url: str, queue: str) -> ArqRedis:
         parameters.pop(name, None)
     nodes = parameters.pop("nodes", None)
     if isinstance(pool, SentinelConnectionPool):
-        parameters["host"], parameters["port"] = pool.get_master_address()
+        parameters["host"], parameters["port"] = pool.get_master_address()  # type: ignore[no-untyped-call]
     elif nodes is not None:
         parameters["host"], parameters["port"] = nodes.master()
     kind = _asynchronous(pool.connection_class)

@@ -94,19 +94,22 @@ def test_a_database_is_chosen_by_the_url(redis_url: str) -> None:
             assert other.get("docmill-test") is None
 
 
-class LoadingRedis(socketserver.StreamRequestHandler):
-    """Speaks just enough to say LOADING to the first pings."""
+_REPLIES = {b"PING": b"+PONG\r\n", b"EXISTS": b":1\r\n"}
 
-    num_pings = 0
+
+class LoadingRedis(socketserver.StreamRequestHandler):
+    """Speaks just enough to say LOADING to the first questions."""
+
+    num_asked = 0
 
     def handle(self) -> None:
         """Answer one command after the other."""
         while header := self.rfile.readline():
             words = [self._word() for _ in range(int(header[1:]))]
-            is_ping = words[0].upper() == b"PING"
-            LoadingRedis.num_pings += is_ping
-            is_loading = is_ping and LoadingRedis.num_pings < 3
-            reply = b"+PONG\r\n" if is_ping else b"+OK\r\n"
+            command = words[0].upper()
+            LoadingRedis.num_asked += command == b"EXISTS"
+            is_loading = command == b"EXISTS" and LoadingRedis.num_asked < 3
+            reply = _REPLIES.get(command, b"+OK\r\n")
             self.wfile.write(b"-LOADING the dataset\r\n" if is_loading else reply)
 
     def _word(self) -> bytes:
@@ -126,7 +129,7 @@ def test_a_loading_redis_is_waited_for() -> None:
             server.shutdown()
             thread.join()
 
-    assert 3 <= LoadingRedis.num_pings
+    assert 3 <= LoadingRedis.num_asked
 
 
 def test_a_silent_redis_is_a_timeout() -> None:
@@ -137,6 +140,18 @@ def test_a_silent_redis_is_a_timeout() -> None:
             client.ping()
 
     assert "did not answer in time" in str(connection_error(caught.value, url))
+
+
+def test_tls_at_a_port_without_it_is_told_soon(redis_url: str) -> None:
+    """The handshake gets the time of a connect, not of a silence; the message says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"rediss://127.0.0.1:{listener.getsockname()[1]}/0"
+        client = connect(url, timeout_s=60)
+        client.connection_pool.connection_kwargs["socket_connect_timeout"] = 0.2
+        with client, pytest.raises(redis.TimeoutError) as caught:
+            client.ping()
+
+    assert "write redis://" in str(connection_error(caught.value, url))
 
 
 def test_a_blocking_read_may_be_longer_than_the_timeout(redis_url: str) -> None:
