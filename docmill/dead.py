@@ -4,11 +4,12 @@ Reads them, puts them back and drops them; decides nothing about what becomes on
 `lua/bury.lua` do). May import docmill.link and docmill.wire.
 """
 
+import builtins
+import heapq
 import re
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import islice
 from typing import Any, Literal, Self, cast
 
 from docmill.errors import MessageError
@@ -22,7 +23,7 @@ _PAGE_LETTERS = 256
 _RETRY_AT_ONCE = 32
 _DROP_AT_ONCE = 1000
 
-_ID = re.compile(r"\d{1,19}-\d{1,19}")
+_ID = re.compile(r"(\d{1,19}-\d{1,19})(?:@(\d{1,4}))?")
 
 #: What became of one letter that was to be retried: its document waits again; there is no such
 #: letter (it was retried or dropped before); its job is gone or was cancelled; its fields do not
@@ -61,7 +62,7 @@ class DeadLetter:
     is_prepared: bool = False
 
     @classmethod
-    def from_wire(cls, letter_id: bytes, found: Mapping[bytes, bytes]) -> Self:
+    def from_wire(cls, entry_id: bytes, found: Mapping[bytes, bytes], shard: int = 0) -> Self:
         """Read an entry of the stream of dead letters; anybody may have written anything there."""
 
         def text(name: bytes) -> str:
@@ -69,7 +70,7 @@ class DeadLetter:
 
         header, payload = _header(found.get(b"h", b"")), found.get(b"d", found.get(b"p"))
         return cls(
-            id=letter_id.decode(),
+            id=f"{entry_id.decode()}@{shard}" if shard else entry_id.decode(),
             job_id=text(b"j") or (header.job_id if header else ""),
             custom_id=header.custom_id if header else "",
             request_id=text(b"i") or (header.request_id if header else ""),
@@ -79,7 +80,7 @@ class DeadLetter:
             deliveries=_number(found.get(b"n")),
             consumer=text(b"consumer"),
             stream=text(b"stream"),
-            at=int(letter_id.partition(b"-")[0]) / 1000,  # ids open with milliseconds
+            at=int(entry_id.partition(b"-")[0]) / 1000,  # ids open with milliseconds
             submitted_at=header.submitted_at if header else 0.0,
             size=_number(found.get(b"size")) if payload is None else len(payload),
             source=header.source if header else None,
@@ -122,14 +123,14 @@ def _number(data: bytes | None) -> int:
 
 
 class DeadLetters:
-    """The dead letters of one namespace.
+    """The dead letters of one or more shards; ids of shards above the first end with `@shard`.
 
     Args:
-        link: Where they are.
+        links: The shards.
     """
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, *links: Link) -> None:
+        self._links = {link.keys.shard: link for link in links}
 
     def list(
         self,
@@ -152,34 +153,12 @@ class DeadLetters:
         Raises:
             BrokerUnavailable: Redis was away for too long.
 
-        Cost: A round trip a page; memory is that of a page.
+        Cost: A round trip a page; memory is that of a page of each shard.
         """
-        now_ms = self._now_ms()
-        oldest_ms = now_ms - round(newer_than_s * 1000) if newer_than_s is not None else 0
-        newest_ms = now_ms - round(older_than_s * 1000) if older_than_s is not None else now_ms
-        for letter in self._since(oldest_ms):
-            if letter.at * 1000 > newest_ms:
-                return
+        each = (_between(link, older_than_s, newer_than_s) for link in self._links.values())
+        for letter in heapq.merge(*each, key=lambda letter: letter.at):
             if (job is None or letter.job_id == job) and (not codes or letter.code in codes):
                 yield letter
-
-    def _now_ms(self) -> int:
-        seconds, microseconds = self._link.run(self._link.client.time)
-        return int(seconds) * 1000 + int(microseconds) // 1000
-
-    def _since(self, oldest_ms: int) -> Iterator[DeadLetter]:
-        start = f"({oldest_ms - 1}-{2**64 - 1}" if oldest_ms > 0 else "-"
-        while page := self._page(start):
-            for letter_id, flat in page:
-                pairs = zip(flat[::2], flat[1::2], strict=True)
-                yield DeadLetter.from_wire(letter_id, dict(pairs))
-            start = f"({page[-1][0].decode()}"
-
-    def _page(self, start: str) -> Any:
-        return self._call("dead", start, _PAGE_LETTERS)
-
-    def _call(self, script: ScriptName, *args: str | int) -> Any:
-        return self._link.run(lambda: self._link.scripts.call(script, *args))
 
     def get(self, letter_id: str) -> DeadLetter | None:
         """Return one letter with its payload, or None if there is no such letter.
@@ -187,11 +166,12 @@ class DeadLetters:
         Raises:
             BrokerUnavailable: Redis was away for too long.
         """
-        if not _is_id(letter_id):
-            return None
-        key = self._link.keys.dead
-        rows: Any = self._link.run(lambda: self._link.client.xrange(key, letter_id, letter_id))
-        return DeadLetter.from_wire(*rows[0]) if rows else None
+        for link, ((_, entry_id),) in self._by_link([letter_id], 1):
+            key, client = link.keys.dead, link.client
+            rows: Any = link.run(lambda: client.xrange(key, entry_id, entry_id))  # noqa: B023 - called here
+            for _, found in rows:
+                return DeadLetter.from_wire(entry_id.encode(), found, link.keys.shard)
+        return None
 
     def retry(self, ids: Iterable[str]) -> dict[str, Verdict]:
         """Put letters back to where they came from, with all their deliveries before them.
@@ -203,9 +183,10 @@ class DeadLetters:
             BrokerUnavailable: Redis was away for too long; asking again is safe.
         """
         verdicts: dict[str, Verdict] = dict.fromkeys(ids, "gone")
-        for chunk in _chunks(filter(_is_id, verdicts), _RETRY_AT_ONCE):
-            for letter_id, said in zip(chunk, self._call("retry", *chunk), strict=True):
-                verdicts[letter_id] = cast("Verdict", said.decode().lower())
+        for link, chunk in self._by_link(verdicts, _RETRY_AT_ONCE):
+            said = _call(link, "retry", *(entry_id for _, entry_id in chunk))
+            for (letter_id, _), verdict in zip(chunk, said, strict=True):
+                verdicts[letter_id] = cast("Verdict", verdict.decode().lower())
         return verdicts
 
     def drop(self, ids: Iterable[str]) -> int:
@@ -214,15 +195,42 @@ class DeadLetters:
         Raises:
             BrokerUnavailable: Redis was away for too long; asking again is safe.
         """
-        chunks = _chunks(filter(_is_id, ids), _DROP_AT_ONCE)
-        return sum(self._call("drop_dead", *chunk) for chunk in chunks)
+        return sum(
+            _call(link, "drop_dead", *(entry_id for _, entry_id in chunk))
+            for link, chunk in self._by_link(ids, _DROP_AT_ONCE)
+        )
+
+    def _by_link(
+        self, ids: Iterable[str], size: int
+    ) -> Iterator[tuple[Link, Sequence[tuple[str, str]]]]:
+        """Yield ids as given and as their shard knows them; those of no shard are left out."""
+        of_shard: dict[int, builtins.list[tuple[str, str]]] = {}
+        for letter_id in ids:
+            if (found := _ID.fullmatch(letter_id)) and (shard := int(found[2] or 0)) in self._links:
+                of_shard.setdefault(shard, []).append((letter_id, found[1]))
+        for shard, pairs in of_shard.items():
+            for at in range(0, len(pairs), size):
+                yield self._links[shard], pairs[at : at + size]
 
 
-def _is_id(text: str) -> bool:
-    return _ID.fullmatch(text) is not None
+def _call(link: Link, script: ScriptName, *args: str | int) -> Any:
+    return link.run(lambda: link.scripts.call(script, *args))
 
 
-def _chunks(ids: Iterable[str], size: int) -> Iterator[list[str]]:
-    left = iter(ids)
-    while chunk := list(islice(left, size)):
-        yield chunk
+def _between(
+    link: Link, older_than_s: float | None, newer_than_s: float | None
+) -> Iterator[DeadLetter]:
+    """Yield a shard's letters of these ages, as of now."""
+    seconds, microseconds = link.run(link.client.time)
+    now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+    oldest_ms = 0 if newer_than_s is None else now_ms - round(newer_than_s * 1000)
+    newest_ms = now_ms - round((older_than_s or 0) * 1000)
+    start = f"({oldest_ms - 1}-{2**64 - 1}" if oldest_ms > 0 else "-"
+    while page := _call(link, "dead", start, _PAGE_LETTERS):
+        for entry_id, flat in page:
+            found = dict(zip(flat[::2], flat[1::2], strict=True))
+            letter = DeadLetter.from_wire(entry_id, found, link.keys.shard)
+            if letter.at * 1000 > newest_ms:
+                return
+            yield letter
+        start = f"({page[-1][0].decode()}"

@@ -7,6 +7,7 @@ import pytest
 from docmill import Client, Job
 from docmill.dead import DeadLetters
 from docmill.keys import Keys
+from docmill.link import Link
 from tests.support.canned_worker import CannedWorker
 
 
@@ -186,3 +187,28 @@ def test_many_letters_are_put_back_by_many_calls(
 
     worker.complete(200)
     assert names == [result.custom_id for result in job.results(timeout=5)]
+
+
+def test_letters_of_all_shards_are_one_list(
+    redis_url: str, namespace: str, redis_client: Any
+) -> None:
+    """They are merged by age, and each id leads back to its own shard."""
+    links = [Link(redis_url, namespace, 0.0, shard) for shard in (0, 2)]
+    for number in range(4):  # equal ids in both shards
+        key = links[number % 2].keys.dead
+        redis_client.xadd(
+            key, {"reason": str(number), "d": f"text {number}"}, id=f"{5 + number // 2}-0"
+        )
+    letters = DeadLetters(*links)
+
+    ids = {letter.id: letter.code for letter in letters.list()}
+
+    assert {"5-0": "0", "5-0@2": "1", "6-0": "2", "6-0@2": "3"} == ids
+    whole = letters.get("6-0@2")
+    assert whole is not None
+    assert (b"text 3", "6-0@2") == (whole.payload, whole.id)
+    assert {"5-0@2": "malformed", "5-0@1": "gone"} == letters.retry(["5-0@2", "5-0@1"])
+    assert 3 == letters.drop(["5-0", "6-0", "6-0@2", "7-0@2", "6-0@9"])
+    assert ["5-0@2"] == [letter.id for letter in letters.list()]
+    for link in links:
+        link.close()
