@@ -6,8 +6,16 @@ Knows neither Redis nor engines; the clock is passed in. May import the standard
 Interactive rows go before batch rows, and what leads a batch is its tier's oldest row over all
 buckets. Nobody starves: after `MAX_PASSES` batches in a row that passed over waiting batch-tier
 rows the oldest of those leads, and a batch that was refilled for long takes the oldest row or none.
+
+A row that was delivered before may be what ended the worker that had it, so it runs alone: it takes
+nobody along if it does so again.
+
+Rows wait a moment for company only where it is likely to come: an engine that has rested takes a
+lone row at once. Starting early costs little, since whoever comes next joins the running batch or
+the next one, and waiting costs the whole of `max_wait_s` on an idle system.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -16,6 +24,9 @@ T = TypeVar("T")
 
 #: A bucket deeper than this forms a batch at once.
 DEEP = 8
+#: An engine that has had nothing to do for this long is at rest. Longer than the gaps between rows
+#: that come in quick succession, and than the reading thread's pause between two reads.
+REST_S = 0.01
 #: Batches that interactive rows may lead in a row while batch-tier rows wait.
 MAX_PASSES = 4
 #: How often over a batch's rows may be replaced by refills while another bucket waits.
@@ -27,6 +38,7 @@ class Waiting(Generic[T]):
     """A row that waits: `rank` 0 is interactive; `since` in seconds of the caller's clock.
 
     `num_tokens` is what it occupies in a batch: prompt plus output limit. `item` is the caller's.
+    `is_suspect`: it was delivered before, and runs alone.
     """
 
     item: T
@@ -34,6 +46,7 @@ class Waiting(Generic[T]):
     prompt_len: int
     num_tokens: int
     since: float
+    is_suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,11 @@ class Batch(Generic[T]):
     bucket: int
     rows: tuple[Waiting[T], ...]
 
+    @property
+    def runs_alone(self) -> bool:
+        """Whether nothing may join it."""
+        return self.rows[0].is_suspect
+
 
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[T]):
@@ -66,17 +84,32 @@ class Turn(Generic[T]):
 
 
 def next_turn(
-    window: Mapping[int, Collection[Waiting[T]]], now: float, limits: Limits, passes: int = 0
+    window: Mapping[int, Collection[Waiting[T]]],
+    now: float,
+    limits: Limits,
+    passes: int = 0,
+    idle_since: float = math.inf,
 ) -> Turn[T]:
     """Decide what an idle engine does with the window: bucket -> rows.
 
-    A bucket is due when it is deep or its oldest row has waited `max_wait_s`. Cost: O(n log n).
+    A bucket is due when it is deep, when its oldest row has waited `max_wait_s`, or when that row
+    found the engine at rest.
+
+    Args:
+        window: Bucket -> rows that wait.
+        now: The moment, in the clock of the rows' `since`.
+        limits: What a batch may hold.
+        passes: Of the turn before.
+        idle_since: When the engine ran out of work.
+
+    Cost: O(n log n).
     """
     waiting = {bucket: rows for bucket, rows in window.items() if rows}
-    due = {bucket: rows for bucket, rows in waiting.items() if _due_in(rows, now, limits) <= 0}
+    due_at = {bucket: _due_at(rows, limits, idle_since) for bucket, rows in waiting.items()}
+    due = {bucket: rows for bucket, rows in waiting.items() if due_at[bucket] <= now}
     if not due:
-        delays = [_due_in(rows, now, limits) for rows in waiting.values()]
-        return Turn(None, min(delays, default=None), passes)
+        first = min(due_at.values(), default=None)
+        return Turn(None, None if first is None else first - now, passes)
     patient = [row for rows in due.values() for row in rows if row.rank > 0]
     order = _reversed_urgency if patient and passes >= MAX_PASSES else _urgency
     leaders = {bucket: min(rows, key=order) for bucket, rows in due.items()}
@@ -95,9 +128,9 @@ def refill(
 ) -> tuple[Waiting[T], ...]:
     """Choose rows of `bucket` that join its running batch.
 
-    None while an interactive row waits in another bucket: the batch then drains, and the other's
-    turn comes. A batch that was turned over `MAX_TURNOVERS` times takes the oldest row of the whole
-    window or none.
+    None while an interactive row waits that cannot join: the batch then drains, and its turn comes.
+    A batch that was turned over `MAX_TURNOVERS` times takes the oldest row of the whole window or
+    none.
 
     Args:
         window: Bucket -> rows that wait.
@@ -108,21 +141,23 @@ def refill(
     """
     if room.max_rows < 1:
         return ()
-    others = [row for b, rows in window.items() if b != bucket for row in rows]
-    if any(row.rank == 0 for row in others):
+    alike = [row for row in window.get(bucket, ()) if not row.is_suspect]
+    everybody = [row for rows in window.values() for row in rows]
+    num_urgent = sum(row.rank == 0 for row in everybody)
+    if num_urgent > sum(row.rank == 0 for row in alike):
         return ()
-    own = [row for row in window.get(bucket, ()) if row.num_tokens <= room.max_batch_tokens]
+    own = [row for row in alike if row.num_tokens <= room.max_batch_tokens]
     if num_served >= MAX_TURNOVERS * max_rows:
-        everybody = [*others, *window.get(bucket, ())]
         own = own if own and min(everybody, key=_age) in own else []
         return _pack(min(own, key=_age), own, room) if own else ()
     return _pack(min(own, key=_urgency), own, room) if own else ()
 
 
-def _due_in(rows: Collection[Waiting[T]], now: float, limits: Limits) -> float:
-    if len(rows) > DEEP or len(rows) >= limits.max_rows:
-        return 0.0
-    return min(row.since for row in rows) + limits.max_wait_s - now
+def _due_at(rows: Collection[Waiting[T]], limits: Limits, idle_since: float) -> float:
+    oldest_since = min(row.since for row in rows)
+    if len(rows) > DEEP or len(rows) >= limits.max_rows or oldest_since - idle_since >= REST_S:
+        return -math.inf
+    return oldest_since + limits.max_wait_s
 
 
 def _age(row: Waiting[T]) -> float:
@@ -143,7 +178,9 @@ def _pack(leader: Waiting[T], rows: Iterable[Waiting[T]], limits: Limits) -> tup
     The leader goes even where it alone exceeds the tokens: nobody else could ever take it.
     """
     chosen, tokens = [leader], leader.num_tokens
-    others = (row for row in rows if row is not leader)
+    if leader.is_suspect:
+        return (leader,)
+    others = (row for row in rows if row is not leader and not row.is_suspect)
     for row in sorted(others, key=lambda r: (r.rank, abs(r.prompt_len - leader.prompt_len))):
         if len(chosen) >= limits.max_rows:
             break

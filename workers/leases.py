@@ -54,6 +54,11 @@ class Lease:
         }
 
     @property
+    def delivery_count(self) -> int:
+        """How often the document was delivered, this time included."""
+        return int(self.fields[b"n"])
+
+    @property
     def num_tokens(self) -> int:
         """What it occupies in a batch: prompt plus output limit."""
         return self.prepared.prompt_len + self.prepared.max_tokens
@@ -115,26 +120,33 @@ class Window:
         self._depths: Counter[tuple[int, int]] = Counter()
         self._passes = 0
         self._num_taken = 0
+        self._idle_since: float | None = None
 
     def add(self, bucket: int, rank: int, leases: Iterable[Lease]) -> None:
         """Let leases wait in a bucket; `rank` 0 is the interactive tier."""
         now = self._clock()
         with self._changed:
             for lease in leases:
-                prompt_len = lease.prepared.prompt_len
-                self._put(bucket, Waiting(lease, rank, prompt_len, lease.num_tokens, now))
+                prompt_len, is_suspect = lease.prepared.prompt_len, lease.delivery_count > 1
+                row = Waiting(lease, rank, prompt_len, lease.num_tokens, now, is_suspect)
+                self._put(bucket, row)
                 self._held[lease.stream, lease.entry_id] = lease
             self._changed.notify_all()
 
     def next_batch(self, timeout_s: float) -> Batch[Lease] | None:
-        """Take the rows that run next, waiting up to `timeout_s` for a bucket to be due."""
-        give_up_at = self._clock() + timeout_s
+        """Take the rows that run next, waiting up to `timeout_s` for a bucket to be due.
+
+        Called when the engine has nothing to do: from the first such call on it is idle.
+        """
+        now = self._clock()
+        give_up_at = now + timeout_s
         with self._changed:
+            idle_since = self._idle_since = now if self._idle_since is None else self._idle_since
             while True:
                 now = self._clock()
-                turn = batching.next_turn(self._waiting, now, self.limits, self._passes)
+                turn = batching.next_turn(self._waiting, now, self.limits, self._passes, idle_since)
                 if turn.batch is not None:
-                    self._passes = turn.passes
+                    self._passes, self._idle_since = turn.passes, None
                     self._take(turn.batch.bucket, turn.batch.rows)
                     return turn.batch
                 left_s = give_up_at - now
@@ -186,6 +198,11 @@ class Window:
     def num_held(self) -> int:
         """Return how many leases there are, waiting or not."""
         return len(self._held)
+
+    def num_out(self) -> int:
+        """Return how many leases are neither waiting nor released: running, or being written."""
+        with self._changed:
+            return len(self._held) - sum(map(len, self._waiting.values()))
 
     def depth(self, bucket: int, rank: int) -> int:
         """Return how many rows of one tier wait in a bucket."""

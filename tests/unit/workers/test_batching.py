@@ -8,6 +8,7 @@ from workers.batching import (
     DEEP,
     MAX_PASSES,
     MAX_TURNOVERS,
+    REST_S,
     Limits,
     Waiting,
     next_turn,
@@ -19,9 +20,15 @@ LIMITS = Limits(max_rows=16, max_batch_tokens=1000, max_wait_s=0.5)
 
 
 def _row(
-    item: int = 0, *, rank: int = 1, prompt_len: int = 10, output: int = 10, since: float = 0.0
+    item: int = 0,
+    *,
+    rank: int = 1,
+    prompt_len: int = 10,
+    output: int = 10,
+    since: float = 0.0,
+    is_suspect: bool = False,
 ) -> Waiting[int]:
-    return Waiting(item, rank, prompt_len, prompt_len + output, since)
+    return Waiting(item, rank, prompt_len, prompt_len + output, since, is_suspect)
 
 
 rows = st.builds(
@@ -31,6 +38,7 @@ rows = st.builds(
     prompt_len=st.integers(1, 2000),
     output=st.integers(1, 500),
     since=st.floats(0, 100),
+    is_suspect=st.booleans(),
 )
 windows = st.dictionaries(st.integers(0, 2), st.lists(rows, max_size=30), max_size=3)
 
@@ -49,6 +57,29 @@ def test_a_shallow_bucket_waits_for_more() -> None:
 
     assert next_turn(window, 1.3, LIMITS).wait_s == pytest.approx(0.2)
     assert next_turn(window, 1.5, LIMITS).batch is not None
+
+
+def test_a_lone_row_that_finds_the_engine_at_rest_runs_at_once() -> None:
+    """On an idle system nobody waits for company that is not in sight."""
+    window = {0: [_row(since=1.0)]}
+
+    assert next_turn(window, 1.0, LIMITS, idle_since=1.0 - REST_S).batch is not None
+    assert next_turn(window, 1.0, LIMITS, idle_since=1.0 - REST_S / 2).batch is None
+    assert next_turn(window, 1.2, LIMITS, idle_since=1.0 + REST_S).batch is None
+
+
+def test_a_row_that_was_delivered_before_runs_alone() -> None:
+    """It may be what ended the worker that had it, and takes no neighbour along this time."""
+    suspects = [_row(item, since=item, is_suspect=True) for item in (1, 3)]
+    window = {0: [_row(2, since=2.0), *suspects, _row(4, since=4.0)]}
+    led: list[list[int]] = []
+    while batch := next_turn(window, 10.0, LIMITS).batch:
+        led.append([row.item for row in batch.rows])
+        assert batch.runs_alone == (led[-1] in ([1], [3]))
+        for row in batch.rows:
+            window[0].remove(row)
+
+    assert [[1], [2, 4], [3]] == led
 
 
 def test_a_deep_bucket_runs_at_once() -> None:
@@ -117,6 +148,7 @@ def test_batches_keep_to_the_limits(
         return
     chosen = turn.batch.rows
 
+    assert len(chosen) == 1 or not any(row.is_suspect for row in chosen)
     assert set(chosen) <= set(window[turn.batch.bucket])
     assert 1 <= len(chosen) == len(set(chosen)) <= LIMITS.max_rows
     assert len(chosen) == 1 or sum(row.num_tokens for row in chosen) <= LIMITS.max_batch_tokens
@@ -182,6 +214,16 @@ def test_an_urgent_row_elsewhere_ends_refilling() -> None:
     assert _refilled({0: [_row(1)], 1: [_row(2, rank=0)]}) == []
 
 
+def test_a_row_that_runs_alone_gets_its_turn() -> None:
+    """It never joins a running batch; an urgent one, or one that is long overdue, lets it drain."""
+    long_served = MAX_TURNOVERS * LIMITS.max_rows
+    suspect, young = _row(1, is_suspect=True), _row(2, since=1.0)
+
+    assert _refilled({0: [suspect, young]}) == [2]
+    assert _refilled({0: [suspect, young]}, num_served=long_served) == []
+    assert _refilled({0: [_row(1, rank=0, is_suspect=True), young]}) == []
+
+
 def test_a_batch_is_not_refilled_for_ever_while_others_wait() -> None:
     """After some turnovers only the oldest row of all may still join."""
     long_served = MAX_TURNOVERS * LIMITS.max_rows
@@ -208,6 +250,7 @@ def test_refills_keep_to_the_limits(
     room = reduced(LIMITS, num_rows, num_tokens)
     chosen = refill(window, 0, room, num_served, LIMITS.max_rows)
 
+    assert not any(row.is_suspect for row in chosen)
     assert set(chosen) <= set(window.get(0, ()))
     assert len(chosen) == len(set(chosen)) <= max(0, room.max_rows)
     assert not chosen or sum(row.num_tokens for row in chosen) <= room.max_batch_tokens

@@ -26,8 +26,8 @@ FIELDS = {
 }
 
 
-def _lease(number: int) -> Lease:
-    return open_entry(Entry("s", f"{number}-0", FIELDS))
+def _lease(number: int, deliveries: bytes = b"1") -> Lease:
+    return open_entry(Entry("s", f"{number}-0", FIELDS | {b"n": deliveries}))
 
 
 @pytest.fixture
@@ -87,6 +87,49 @@ def test_rows_are_taken_once(window: Window) -> None:
 
     assert not window.holds("s", "0-0")
     assert window.held() == leases[1:]
+
+
+def test_what_was_delivered_before_runs_alone(window: Window) -> None:
+    """The number of deliveries that the entry tells reaches the batch."""
+    window.add(0, 1, [_lease(1), _lease(2, b"2"), _lease(3)])
+    batches = [window.next_batch(0.0) for _ in range(2)]
+
+    assert [["1-0", "3-0"], ["2-0"]] == [
+        [row.item.entry_id for row in batch.rows] for batch in batches if batch is not None
+    ]
+
+
+def test_what_is_out_is_neither_waiting_nor_released(window: Window) -> None:
+    """Leases count as out from being taken until their results are written."""
+    window.add(0, 1, [_lease(number) for number in range(6)])
+    seen = [window.num_out()]
+    window.next_batch(0.0)
+    seen.append(window.num_out())
+    window.release([("s", "0-0"), ("s", "1-0")])
+
+    assert [0, 4, 2] == [*seen, window.num_out()]
+
+
+def test_a_lone_row_does_not_wait_on_an_idle_system() -> None:
+    """The engine rests while it asks in vain, and works again from its next batch on."""
+    now = 0.0
+    window = Window(Limits(max_rows=4, max_batch_tokens=100, max_wait_s=5.0), clock=lambda: now)
+
+    assert window.next_batch(0.0) is None
+
+    now = 1.0
+    window.add(0, 1, [_lease(1)])
+
+    assert window.next_batch(0.0) is not None
+
+    window.add(0, 1, [_lease(2)])
+    now = 2.0
+
+    assert window.next_batch(0.0) is None  # the batch has just ended, so more may be on its way
+
+    now = 6.0
+
+    assert window.next_batch(0.0) is not None
 
 
 def test_rows_put_back_wait_again(window: Window) -> None:
