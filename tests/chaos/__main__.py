@@ -10,8 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.report import new_seed, shown
+from tests.chaos.redelivery import under_load, when_idle
+from tests.chaos.report import figures, new_seed, shown
 from tests.chaos.storm import Plan, Storm
+from tests.chaos.watch import quantile
+
+#: From SIGKILL until a dead worker's entries are others'.
+MAX_REDELIVERY_S = 10.0
 
 
 def main() -> int:
@@ -19,20 +24,44 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=1000, help="how many processes to kill")
     parser.add_argument("--round", type=int, default=100, help="kills between two audits")
+    parser.add_argument(
+        "--redelivery", action="store_true", help="measure how fast the dead are noticed instead"
+    )
     options = parser.parse_args()
     seed = new_seed()
     say(f"CHAOS_SEED={seed}")
     folder = Path(tempfile.mkdtemp(prefix="dm-chaos-"))
-    plan = Plan(seed, options.kills, round_kills=options.round)
+    if options.redelivery:
+        is_sound = measure(folder, seed, options.kills)
+    else:
+        is_sound = rage(folder, Plan(seed, options.kills, round_kills=options.round))
+    if is_sound:
+        shutil.rmtree(folder, ignore_errors=True)
+        return 0
+    say(f"logs and Redis' data: {folder}")
+    return 1
+
+
+def rage(folder: Path, plan: Plan) -> bool:
+    """Run a storm; return whether every promise was kept."""
     storm = Storm(plan, folder, say)
     tally = storm.run()
     for line in shown(tally, storm.watch.times_s, folder):
         say(line)
-    if not tally.verdict.is_clean:
-        say(f"logs and Redis' data: {folder}")
-        return 1
-    shutil.rmtree(folder, ignore_errors=True)
-    return 0
+    return tally.verdict.is_clean
+
+
+def measure(folder: Path, seed: str, num_kills: int) -> bool:
+    """Measure redelivery at the default settings; return whether it is fast enough."""
+    found = {
+        "idle": when_idle(folder / "idle", seed, num_kills),
+        "load": under_load(folder / "load", seed, num_kills),
+    }
+    for name, times_s in found.items():
+        say(f"redelivery_s ({name}): {figures(times_s)}")
+    worst = max(quantile(times_s, 0.99) for times_s in found.values())
+    say(f"redelivery_p99_s {worst:.2f} (limit {MAX_REDELIVERY_S:g})")
+    return worst <= MAX_REDELIVERY_S
 
 
 def say(line: str) -> None:

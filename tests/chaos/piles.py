@@ -5,7 +5,7 @@ again, and the verdict knows what was asked. May import docmill, preprocess and 
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -66,12 +66,14 @@ class Pile:
     def documents(self) -> dict[str, str | bytes]:
         """Return the documents by custom id."""
         chance = random.Random(f"{self.seed}/{self.number}")
-        documents: dict[str, str | bytes] = {}
+        documents: list[str | bytes] = []
         for at in range(self.num_documents):
-            documents[f"d{at}"] = self._document(chance, at, list(documents.values()))
-        return documents
+            documents.append(self._document(chance, at, documents))
+        return {f"d{at}": document for at, document in enumerate(documents)}
 
-    def _document(self, chance: random.Random, at: int, earlier: list[str | bytes]) -> str | bytes:
+    def _document(
+        self, chance: random.Random, at: int, earlier: Sequence[str | bytes]
+    ) -> str | bytes:
         draw = chance.random()
         if draw < _INVALID_SHARE:
             return chance.choice(_INVALID)

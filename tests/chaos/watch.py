@@ -53,6 +53,10 @@ class Watch:
         except (redis.RedisError, OSError):
             return  # Redis is down as well: this one is not measured
 
+    def num_held(self, pid: int) -> int:
+        """Return how many streams hold something for the process with this id."""
+        return sum(self._pending(*pair) for pair in self._of(pid))
+
     def _of(self, pid: int) -> list[tuple[bytes, bytes]]:
         consumers = self._client.hkeys(self._keys.consumers)
         return [
