@@ -49,9 +49,10 @@ def main(arguments: list[str]) -> int:
         if configured.redis_url is None:
             raise ConfigError("DOCMILL_REDIS_URL: not set")
         url = configured.redis_url.get_secret_value()
-        client = connect(url, timeout_s=_TIMEOUT_S, name="docmill-health")
+        keys = Keys(configured.namespace, configured.shard)
+        client = connect(url, timeout_s=_TIMEOUT_S, name="docmill-health", key=keys.prefix)
         try:
-            found = problem(client, Keys(configured.namespace), arguments[0], socket.gethostname())
+            found = problem(client, keys, arguments[0], socket.gethostname())
         except REDIS_ERRORS as error:
             raise connection_error(error, url) from error
     except DocmillError as error:

@@ -50,7 +50,8 @@ def run(role: str, work: Callable[[Process], None]) -> int:
         log.configure("info", "auto", role)
         log.report_failure(error.code, error.message)
         return log.EXIT_CONFIG
-    log.configure(settings.log_level, settings.log_format, role)
+    shown_role = role if settings.shards == 1 else f"{role}.{settings.shard}"
+    log.configure(settings.log_level, settings.log_format, shown_role)
     try:
         _live(role, settings, stop, work)
     except DocmillError as error:
@@ -64,9 +65,9 @@ def run(role: str, work: Callable[[Process], None]) -> int:
 def _live(
     role: str, settings: Settings, stop: threading.Event, work: Callable[[Process], None]
 ) -> None:
-    client = connect(settings, role)
-    _wait_for_redis(settings, client, stop)
-    keys, consumer, progress = Keys(settings.namespace), consumer_name(), Progress()
+    client, keys = connect(settings, role), Keys(settings.namespace, settings.shard)
+    _wait_for_redis(settings, client, keys, stop)
+    consumer, progress = consumer_name(), Progress()
     presence = Presence(
         client, keys, consumer, role=role, ttl_s=settings.heartbeat_ttl_s, progress=progress
     )
@@ -79,13 +80,17 @@ def _live(
     log.get().info("worker.stopped", consumer=consumer)
 
 
-def _wait_for_redis(settings: Settings, client: Any, stop: threading.Event) -> None:
+def _wait_for_redis(settings: Settings, client: Any, keys: Keys, stop: threading.Event) -> None:
     """Wait while Redis is only away; a wrong password or a refused command never gets better."""
+
+    def ask() -> Any:
+        return client.exists(keys.backlog)  # with a key: a cluster's node says that it is one
+
     try:
-        client.ping()
+        ask()
     except REDIS_ERRORS as error:
         if not is_passing(error):
             assert settings.redis_url is not None
             url = settings.redis_url.get_secret_value()
             raise connection_error(error, url) from error
-        insist(client.ping, Outage(stop.wait), stop.is_set)
+        insist(ask, Outage(stop.wait), stop.is_set)

@@ -17,39 +17,49 @@ _TIMEOUT_S = 5.0
 
 
 class Readiness:
-    """Asks the configured Redis about the processes of this machine."""
+    """Asks the configured Redis about the processes of this machine, in all shards."""
 
     def __init__(self, settings: Settings) -> None:
         if settings.redis_url is None:
             raise ConfigError("DOCMILL_REDIS_URL: not set")
         self._url = settings.redis_url.get_secret_value()
-        self._client: Any = connect(self._url, timeout_s=_TIMEOUT_S, name="docmill-service")
-        self._keys = Keys(settings.namespace)
+        self._shards = [self._shard(settings.namespace, shard) for shard in range(settings.shards)]
         self._host = socket.gethostname()
 
+    def _shard(self, namespace: str, shard: int) -> tuple[Any, Keys]:
+        keys = Keys(namespace, shard)
+        client = connect(self._url, timeout_s=_TIMEOUT_S, name="docmill-service", key=keys.prefix)
+        return client, keys
+
     def check(self) -> None:
-        """Make sure that Redis answers.
+        """Make sure that Redis answers for every shard.
 
         Raises:
             BrokerUnavailable: It does not; says why and what to do.
         """
         try:
-            self._client.ping()
+            for client, keys in self._shards:
+                client.exists(keys.backlog)  # with a key: a cluster's node says that it is one
         except REDIS_ERRORS as error:
             raise connection_error(error, self._url) from error
 
     def ready_pids(self) -> set[int]:
-        """Return the processes that are ready and alive; none while Redis does not answer.
+        """Return the processes that are ready and alive; none of a shard that does not answer.
 
-        Cost: two round trips.
+        Cost: two round trips a shard.
         """
-        try:
-            said = self._client.hgetall(self._keys.consumers)
-            names = [name for name, value in said.items() if self._is_ready(value)]
-            keys = [self._keys.heartbeat(name.decode()) for name in names]
-            heartbeats = self._client.mget(keys) if keys else []
-        except REDIS_ERRORS:
-            return set()
+        found: set[int] = set()
+        for client, keys in self._shards:
+            try:
+                found |= self._ready_pids(client, keys)
+            except REDIS_ERRORS:
+                continue
+        return found
+
+    def _ready_pids(self, client: Any, keys: Keys) -> set[int]:
+        said = client.hgetall(keys.consumers)
+        names = [name for name, value in said.items() if self._is_ready(value)]
+        heartbeats = client.mget([keys.heartbeat(name.decode()) for name in names]) if names else []
         return {
             json.loads(said[name])["pid"]
             for name, heartbeat in zip(names, heartbeats, strict=True)

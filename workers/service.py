@@ -45,14 +45,25 @@ from workers.redis_server import RedisServer
 from workers.settings import Settings
 from workers.supervisor import Command, Supervisor
 
-COMMANDS = (
-    Command("preprocess", "workers.preprocess_worker"),
-    Command("engine", "workers.engine_worker"),
-    Command("control", "workers.control"),
-)
+_MODULES = {
+    "preprocess": "workers.preprocess_worker",
+    "engine": "workers.engine_worker",
+    "control": "workers.control",
+}
 _TICK_S = 0.1
 #: One core tokenises 2 MB/s, more than most engines answer: the other cores are the engine's.
 _FOR_CHILDREN = {"DOCMILL_LOG_FORMAT": "json", "RAYON_NUM_THREADS": "1"}
+
+
+def commands(num_shards: int) -> list[Command]:
+    """Return the workers to run: one of each role in each shard."""
+    if num_shards == 1:
+        return [Command(role, module) for role, module in _MODULES.items()]
+    return [
+        Command(f"{role}.{shard}", module, variables={"DOCMILL_SHARD": str(shard)})
+        for shard in range(num_shards)
+        for role, module in _MODULES.items()
+    ]
 
 
 def emit(event: str, **fields: Any) -> None:
@@ -152,7 +163,7 @@ def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -
             return None
         emit("redis_ready", model=model.name, **({"url": server.url} if server else {}))
         supervisor = Supervisor(
-            COMMANDS,
+            commands(settings.shards),
             configuration.child_environment(settings, _FOR_CHILDREN),
             emit=emit,
             log=sys.stderr.buffer,

@@ -10,9 +10,9 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from docmill.errors import ConfigError
@@ -32,6 +32,18 @@ class Settings(BaseSettings):
         "default",
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",
         description="Separates installations that share one Redis.",
+    )
+    shards: int = Field(
+        1,
+        ge=1,
+        le=1024,
+        description="Shards of the namespace. Each has workers of its own, and may be with another "
+        "master of a Redis Cluster.",
+    )
+    shard: int = Field(
+        0,
+        ge=0,
+        description="The shard that a single worker process serves; the service serves them all.",
     )
     model: str = Field(
         "smollm2-135m",
@@ -101,15 +113,32 @@ class Settings(BaseSettings):
         "auto", description="`auto`: JSON unless standard error is a terminal."
     )
 
-    @model_validator(mode="after")
-    def _bounds_ascend(self) -> Self:
-        if list(self.bucket_bounds) != sorted(set(self.bucket_bounds)):
-            raise ValueError("bucket_bounds must ascend without repeats")
-        return self
+    # of fields, not of the model: an error of the model would show all that was given
+    @field_validator("bucket_bounds")
+    @classmethod
+    def _bounds_ascend(cls, bounds: tuple[int, ...]) -> tuple[int, ...]:
+        if list(bounds) != sorted(set(bounds)):
+            raise ValueError("must ascend without repeats")
+        return bounds
+
+    @field_validator("shard")
+    @classmethod
+    def _shard_exists(cls, shard: int, info: ValidationInfo) -> int:
+        if shard >= (num_shards := info.data.get("shards", shard + 1)):
+            raise ValueError(f"must be below {PREFIX}SHARDS, which is {num_shards}")
+        return shard
 
     def digest(self) -> str:
         """Return 12 hex digits that change with any setting that may change an answer."""
-        elsewhere = {"redis_url", "namespace", "state_dir", "log_level", "log_format"}
+        elsewhere = {
+            "redis_url",
+            "namespace",
+            "shards",
+            "shard",
+            "state_dir",
+            "log_level",
+            "log_format",
+        }
         text = self.model_dump_json(exclude=elsewhere)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 

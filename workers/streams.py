@@ -17,7 +17,7 @@ import redis
 from docmill import connection
 from docmill.connection import REDIS_ERRORS, is_passing
 from docmill.errors import BrokerUnavailable, ConfigError
-from docmill.keys import GROUP
+from docmill.keys import GROUP, Keys
 from workers import log
 from workers.settings import Settings
 
@@ -35,7 +35,7 @@ _NOT_NOW = ("MISCONF", "NOREPLICAS", "NOGROUP")
 
 
 def connect(settings: Settings, role: str) -> Any:
-    """Return a client of the configured Redis; connects on first use, and again after a loss.
+    """Return a client for the configured shard; connects on first use, and again after a loss.
 
     Raises:
         ConfigError: No Redis is configured, or its URL cannot be used.
@@ -47,6 +47,7 @@ def connect(settings: Settings, role: str) -> Any:
         timeout_s=TIMEOUT_S,
         block_s=BLOCK_MS / 1000,
         name=f"docmill-{role}",
+        key=Keys(settings.namespace, settings.shard).prefix,
     )
 
 
@@ -113,6 +114,21 @@ def insist(call: Callable[[], T], outage: Outage, give_up: Callable[[], bool]) -
         else:
             outage.recovered()
             return result
+
+
+def run_pipelined(client: Any, queue: Callable[[Any], None]) -> list[Any]:
+    """Run the calls that `queue` puts on a pipeline; return a reply or an exception for each.
+
+    Raises:
+        redis.RedisError: An outage, which passes: repeating all of it is for the caller's fences.
+    """
+    with client.pipeline(transaction=False) as pipe:
+        queue(pipe)
+        replies: list[Any] = pipe.execute(raise_on_error=False)
+    for reply in replies:
+        if isinstance(reply, redis.RedisError) and is_outage(reply):
+            raise reply
+    return replies
 
 
 @dataclass(frozen=True, slots=True)

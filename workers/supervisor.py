@@ -58,11 +58,12 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A child to run: the role it is known by, the module, and its arguments."""
+    """A child to run: the role it is known by, the module, its arguments and own variables."""
 
     role: str
     module: str
     arguments: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def argv(self) -> list[str]:
         """Return the command line; the child ends with this process."""
@@ -82,7 +83,7 @@ class Child:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env=dict(env),
+            env={**env, **command.variables},
             process_group=0,  # a terminal's Ctrl-C is the supervisor's to pass on
         )
         self._reader = threading.Thread(target=self._relay_log, daemon=True)

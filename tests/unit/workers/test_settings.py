@@ -1,0 +1,44 @@
+"""Settings: what is refused, what is said, and what an answer depends on."""
+
+import pytest
+
+from docmill.errors import ConfigError
+from workers.service import commands
+from workers.settings import Settings, child_environment, load
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"shards": 2, "shard": 2}, "DOCMILL_SHARD: Value error, must be below DOCMILL_SHARDS"),
+        ({"bucket_bounds": (9, 3)}, "DOCMILL_BUCKET_BOUNDS: Value error, must ascend"),
+    ],
+    ids=["shard", "bounds"],
+)
+def test_a_refused_setting_is_named_and_the_others_are_not_shown(
+    given: dict[str, object], said: str
+) -> None:
+    """A message about one setting does not tell the password in another."""
+    with pytest.raises(ConfigError) as caught:
+        load(redis_url="redis://:s3cret@h/0", **given)
+
+    assert said in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_answers_do_not_depend_on_the_shard() -> None:
+    """Workers of different shards may serve the same prepared documents and cached answers."""
+    assert Settings().digest() == Settings(shards=3, shard=2).digest()
+
+
+def test_one_set_of_workers_serves_each_shard() -> None:
+    """With one shard roles have plain names; with more each is told its shard."""
+    assert ["preprocess", "engine", "control"] == [command.role for command in commands(1)]
+    roles = {command.role: command.variables for command in commands(3)}
+    assert 9 == len(roles)
+    assert {"DOCMILL_SHARD": "2"} == roles["engine.2"]
+
+
+def test_children_know_how_many_shards_there_are() -> None:
+    """The number goes on to the workers, whose shard is then added."""
+    assert "3" == child_environment(Settings(shards=3))["DOCMILL_SHARDS"]
