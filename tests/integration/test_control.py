@@ -61,6 +61,7 @@ def test_limits_are_written_at_the_start(process: Process, redis_client: Any, ke
         wait_until(lambda: redis_client.hlen(keys.backlog) == 2)
 
     assert redis_client.hgetall(keys.backlog) == {b"max_docs": b"12", b"max_bytes": b"3456"}
+    assert redis_client.get(keys.shards) == b"1"
 
 
 def test_lost_limits_are_written_again(process: Process, redis_client: Any, keys: Keys) -> None:
@@ -101,15 +102,17 @@ def test_two_namespaces_do_not_meet(
     other.client.close()
 
 
-def test_arqs_keys_name_the_namespace(process: Process, redis_client: Any, keys: Keys) -> None:
-    """Every key that arq leaves can be told to be ours, and goes away by itself."""
+def test_arqs_keys_lie_in_the_shard(process: Process, redis_client: Any, keys: Keys) -> None:
+    """Every key that arq makes has the shard's prefix, and all but its queues go by themselves."""
+    mine = f"{keys.prefix}:arq:*"
     with Work(process):
-        found = wait_until(lambda: list(redis_client.scan_iter(f"*arq*{keys.prefix}*")))
-        queue = wait_until(lambda: redis_client.keys(f"{keys.prefix}:arq:queue*"))
+        wait_until(lambda: list(redis_client.scan_iter(f"{keys.prefix}:arq:in-progress:*")))
+        found = list(redis_client.scan_iter(mine))
 
-    assert found
-    assert queue
-    assert all(redis_client.ttl(key) != -1 for key in found)
+    assert any(key.endswith(b":arq:queue") for key in found)
+    assert not list(redis_client.scan_iter("arq:*"))
+    queues = (b":arq:queue", b":arq:tasks")
+    assert all(redis_client.ttl(key) != -1 for key in found if not key.endswith(queues))
 
 
 def test_a_restart_of_redis_is_survived(folder: Path, keys: Keys) -> None:
