@@ -24,6 +24,7 @@ ScriptName = Literal[
     "due",
     "unpark",
     "abandoned",
+    "expire",
     "dead",
     "retry",
     "drop_dead",

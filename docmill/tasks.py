@@ -32,7 +32,7 @@ class Task(Record):
     `num_runs` counts those that began.
     """
 
-    task_id: str
+    task_id: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")
     kind: Literal["ingest", "export"]
     job_id: str
     paths: tuple[str, ...]

@@ -1,131 +1,122 @@
-"""The control process: what has to happen regularly, whoever is at work.
+"""The control process: what has to happen regularly, whoever is at work, and what users ask for.
 
-`python -m workers.control`, configured by `DOCMILL_*`. arq schedules: once a second the reaper
-looks for dead workers. Several control processes may run; each round is done by one of them. arq is
-kept behind this module: a lost Redis, which ends arq's worker, starts another one here. May import
-arq, docmill and the shared modules in workers.
+`python -m workers.control`, configured by `DOCMILL_*`. arq schedules a round every second and every
+minute (`workers.rounds`), and the tasks that users asked for (`workers.tasks`). Several control
+processes may run; each round and each task is done by one of them. A lost Redis, which ends arq's
+workers, starts others here. May import docmill and the shared modules in workers.
 """
 
 import asyncio
 import logging
 import sys
-from datetime import UTC
+import threading
 from typing import Any
 
-import msgpack
+from arq.connections import ArqRedis
 from arq.cron import CronJob, cron
-from arq.worker import Worker
+from arq.worker import Worker, func
 
 from docmill.connection import REDIS_ERRORS
-from workers import log
+from workers import arq_tasks, log
 from workers.arq_connection import arq_redis
 from workers.process import Process, run
-from workers.reaper import confirmation_s, reap
+from workers.rounds import Rounds
 from workers.streams import Outage, insist
+from workers.tasks import Tasks
 
-_POLL_S = 0.5
-_JOB_TIMEOUT_S = 30
 _EVERY_SECOND = set(range(60))
+#: Of a round that was cut off; doing it late does no harm, and refusing it would be logged.
+_TRIES = 10
+_TASK = "task"
+_PASSING: tuple[type[Exception], ...] = (*REDIS_ERRORS, arq_tasks.LeaseLost)
 
 
-def set_limits(process: Process) -> None:
-    """Write the configured backlog limits to where submit.lua looks."""
-    settings = process.settings
-    limits = {"max_docs": settings.backlog_max_docs, "max_bytes": settings.backlog_max_bytes}
-    process.client.hset(process.keys.backlog, mapping=limits)
+class Control:
+    """One control process at work."""
 
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._rounds = Rounds(process)
+        self._tasks = Tasks(process)
+        self._outage = Outage(process.pause)
 
-def reap_once(process: Process) -> None:
-    """Look for dead workers once."""
-    settings = process.settings
-    try:
-        if not process.client.hexists(process.keys.backlog, "max_docs"):
-            set_limits(process)  # Redis has lost its data since
-        report = reap(
-            process.client,
-            process.keys,
-            confirm_s=confirmation_s(settings.heartbeat_ttl_s),
-            max_deliveries=settings.max_deliveries,
+    def work(self) -> None:
+        """Do the regular work, and what is asked for, until the process is asked to stop."""
+        process = self._process
+        insist(self._rounds.set_limits, self._outage, process.stop.is_set)
+        process.presence.announce("ready")
+        while not process.stop.is_set():
+            try:
+                asyncio.run(self._serve())
+            except REDIS_ERRORS as error:
+                self._outage.failed(error)
+
+    async def _serve(self) -> None:
+        """Run arq until the process is to stop; raises what ends it earlier."""
+        for_rounds, for_tasks = self._pool("queue"), self._pool("tasks")
+        await for_rounds.ping()
+        self._outage.recovered()
+        workers = (
+            arq_tasks.make_worker(for_rounds, crons=self._crons(for_tasks)),
+            self._task_worker(for_tasks),
         )
-    except REDIS_ERRORS as error:
-        log.get().warning("reaper.interrupted", problem=str(error))
-        return  # the next round goes on
-    if report.forgotten:  # without entries they had said goodbye
-        note = log.get().warning if report.handed_back or report.dead else log.get().info
-        note(
-            "consumers.reaped",
-            consumers=report.forgotten,
-            handed_back=report.handed_back,
-            dead=report.dead,
+        await arq_tasks.serve(workers, self._stopped)
+
+    def _pool(self, name: str) -> ArqRedis:
+        url = self._process.settings.redis_url
+        assert url is not None
+        return arq_redis(url.get_secret_value(), f"{self._process.keys.prefix}:arq:{name}")
+
+    async def _stopped(self) -> None:
+        while not self._process.stop.is_set():
+            self._process.progress.touch()
+            await asyncio.sleep(0.1)
+
+    def _crons(self, for_tasks: ArqRedis) -> list[CronJob]:
+        async def every_second(ctx: dict[Any, Any]) -> None:
+            await arq_tasks.in_thread(self._rounds.every_second)
+            await self._offer_tasks(for_tasks)
+
+        async def every_minute(ctx: dict[Any, Any]) -> None:
+            await arq_tasks.in_thread(self._rounds.every_minute)
+
+        return [
+            cron(every_second, name="every_second", second=_EVERY_SECOND, max_tries=_TRIES),
+            cron(every_minute, name="every_minute", second=30, max_tries=_TRIES),
+        ]
+
+    async def _offer_tasks(self, pool: ArqRedis) -> None:
+        try:
+            for task_id in await arq_tasks.in_thread(self._tasks.waiting):
+                await arq_tasks.offer(pool, _TASK, task_id, task_id)
+        except REDIS_ERRORS:
+            return  # the next round does it again, and arq's own failure is logged
+
+    def _task_worker(self, pool: ArqRedis) -> Worker:
+        async def do(ctx: dict[Any, Any], task_id: str) -> None:
+            is_given_up = threading.Event()
+            try:
+                async with arq_tasks.holding(pool, ctx["job_id"]) as lost:
+                    work = asyncio.create_task(
+                        arq_tasks.in_thread(lambda: self._tasks.run(task_id, is_given_up))
+                    )
+                    await asyncio.wait((work, lost), return_when=asyncio.FIRST_COMPLETED)
+                    (work if work.done() else lost).result()
+            except _PASSING as error:
+                log.get().warning("task.interrupted", task=task_id, problem=repr(error))
+            finally:
+                is_given_up.set()
+
+        unlimited = arq_tasks.NO_LIMIT_S
+        return arq_tasks.make_worker(
+            pool, functions=[func(do, name=_TASK, timeout=unlimited, max_tries=unlimited)]
         )
-
-
-def _schedule(process: Process) -> list[CronJob]:
-    async def reap_dead(ctx: dict[Any, Any], *args: Any, **kwargs: Any) -> None:
-        await asyncio.to_thread(reap_once, process)
-
-    # arq's keys for jobs have fixed prefixes: the name is what keeps two namespaces apart
-    name = f"{process.keys.prefix}:reap"
-    return [cron(reap_dead, name=name, second=_EVERY_SECOND, timeout=_JOB_TIMEOUT_S)]
-
-
-def _worker(process: Process) -> Worker:
-    assert process.settings.redis_url is not None
-    queue = f"{process.keys.prefix}:arq:queue"
-    pool = arq_redis(process.settings.redis_url.get_secret_value(), queue)
-    return Worker(
-        queue_name=queue,
-        cron_jobs=_schedule(process),
-        redis_pool=pool,
-        handle_signals=False,
-        job_timeout=_JOB_TIMEOUT_S,
-        keep_result=0,
-        poll_delay=_POLL_S,
-        health_check_interval=10,
-        retry_jobs=False,
-        job_serializer=msgpack.packb,
-        job_deserializer=msgpack.unpackb,
-        timezone=UTC,
-    )
-
-
-async def _run_worker(process: Process, outage: Outage) -> None:
-    """Run arq until the process is to stop; raises what ends it earlier."""
-    worker = _worker(process)
-    await worker.pool.ping()
-    outage.recovered()
-    running = asyncio.create_task(worker.async_run())
-    stopping = asyncio.create_task(_until_stopped(process))
-    try:
-        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
-    finally:
-        # not worker.close(): it raises what it cancelled, and talks to a Redis that may be gone
-        tasks = [stopping, running, *worker.tasks.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await worker.pool.aclose(close_connection_pool=True)
-
-
-async def _until_stopped(process: Process) -> None:
-    while not process.stop.is_set():
-        process.progress.touch()
-        await asyncio.sleep(0.1)
 
 
 def work(process: Process) -> None:
-    """Do the regular work until the process is asked to stop."""
+    """Do a control process' work until it is asked to stop."""
     logging.getLogger("arq").setLevel(logging.WARNING)  # it logs every round
-    outage = Outage(process.pause)
-    insist(lambda: set_limits(process), outage, process.stop.is_set)
-    process.presence.announce("ready")
-    while not process.stop.is_set():
-        try:
-            asyncio.run(_run_worker(process, outage))
-        except REDIS_ERRORS as error:
-            outage.failed(error)
+    Control(process).work()
 
 
 if __name__ == "__main__":
