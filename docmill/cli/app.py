@@ -1,4 +1,4 @@
-"""The command line: `docmill run`, `up`, `submit`, `status`, `results`, `cancel`.
+"""The command line: `docmill run`, `up`, `submit`, `status`, `results`, and what steers jobs.
 
 Only says what can be asked for; each command's work lies in a module of its own, loaded when it is
 called, so that `docmill --help` is quick. An error of ours becomes one line and an exit status. May
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from docmill._version import __version__
-from docmill.cli import options
+from docmill.cli import dead, options, steer
 from docmill.cli.address import DEFAULT_NAMESPACE
 from docmill.cli.exit import TABLE
 from docmill.cli.group import Commands
@@ -272,20 +272,9 @@ def results(
     return jobs.results(target, job, path, waits=not no_wait, as_json=as_json)
 
 
-@app.command(epilog=TABLE)
-def cancel(
-    job: options.JobArgument,
-    redis_url: options.RedisUrl = None,
-    namespace: options.Namespace = None,
-    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
-    as_json: options.AsJson = False,
-    debug: options.Debug = False,
-) -> int:
-    """Take back what waits in a job; what runs now still ends."""
-    from docmill.cli import jobs
-
-    target = jobs.Target(redis_url, namespace, state_dir)
-    return jobs.cancel(target, job, as_json=as_json)
+for command in (steer.pause, steer.resume, steer.cancel, steer.retry):
+    app.command(epilog=TABLE)(command)
+app.add_typer(dead.app, name="dead")
 
 
 def main() -> None:

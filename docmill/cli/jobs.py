@@ -1,13 +1,14 @@
-"""`docmill submit`, `status`, `results` and `cancel`: jobs of a service that runs elsewhere.
+"""`docmill submit`, `status`, `results`, `pause`, `resume`, `cancel` and `retry`: what they do.
 
 May import everything in docmill.
 """
 
+import contextlib
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from docmill.cli.resume import OutputFile
 from docmill.cli.summary import Tally
 from docmill.client import Client
 from docmill.errors import JobError, ResultTimeout
-from docmill.job import Job, JobStatus
+from docmill.job import Job, JobStatus, RetryReport
 from docmill.link import Link
+from docmill.results import Result
+from docmill.shards import Shards
 
 #: How many jobs `status` lists.
 _NUM_LISTED = 20
@@ -47,9 +50,9 @@ class Target:
         client.ping()
         return client
 
-    def link(self) -> Link:
-        """Return a connection for what no client offers."""
-        return Link(*self._address(), reconnect_s=0.0)
+    def shards(self) -> Shards:
+        """Return connections for what no client offers."""
+        return Shards(*self._address(), reconnect_s=0.0)
 
     def _address(self) -> tuple[str, str]:
         return address.find(self.redis_url, self.namespace, self.state_dir.expanduser())
@@ -68,6 +71,8 @@ def submit(
     """Submit documents as one job and print its id."""
     look_through(inputs, options)
     with target.client() as client:
+        if not _workers(target.shards()):
+            say("no worker is running; the job waits until one is started")
         job = client.submit(
             documents(inputs, options), job_id=job_id, progress=True, **options | {"tier": tier}
         )
@@ -90,9 +95,9 @@ def status(target: Target, job_id: str | None, *, as_json: bool) -> int:
         else:
             write_line(_describe(found))
         return EXIT_OK
-    link = target.link()
-    workers, jobs = _workers(link), _jobs(link)
-    link.close()
+    shards = target.shards()
+    workers, jobs = _workers(shards), _jobs(shards)
+    shards.close()
     if as_json:
         write_json({"workers": workers, "jobs": [job.to_dict() for job in jobs]})
         return EXIT_OK
@@ -105,30 +110,33 @@ def status(target: Target, job_id: str | None, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-def _workers(link: Link) -> list[dict[str, Any]]:
+def _workers(shards: Shards) -> list[dict[str, Any]]:
     """Return what the workers that are alive say of themselves."""
+    workers = [worker for link in shards.all() for worker in _workers_of(link)]
+    return sorted(workers, key=lambda worker: str(worker["role"]))
+
+
+def _workers_of(link: Link) -> Iterator[dict[str, Any]]:
     keys, client = link.keys, link.client
     shown: Any = link.run(lambda: client.hgetall(keys.consumers))
     beats = [keys.heartbeat(name.decode()) for name in shown]
     alive: Any = link.run(lambda: client.mget(beats)) if beats else []
-    workers = [
-        {"consumer": name.decode(), **json.loads(said)}
-        for (name, said), beat in zip(shown.items(), alive, strict=True)
-        if beat is not None
-    ]
-    return sorted(workers, key=lambda worker: str(worker["role"]))
+    for (name, said), beat in zip(shown.items(), alive, strict=True):
+        if beat is not None:
+            yield {"consumer": name.decode(), **json.loads(said)}
 
 
-def _jobs(link: Link) -> list[JobStatus]:
+def _jobs(shards: Shards) -> list[JobStatus]:
     """Return the latest jobs that are still kept, the newest first."""
+    jobs = [job for link in shards.all() for job in _jobs_of(link)]
+    return sorted(jobs, key=lambda job: -(job.created_at or 0.0))[:_NUM_LISTED]
+
+
+def _jobs_of(link: Link) -> Iterator[JobStatus]:
     ids: Any = link.run(lambda: link.client.zrevrange(link.keys.jobs, 0, _NUM_LISTED - 1))
-    jobs = []
     for job_id in ids:
-        try:
-            jobs.append(Job(link, job_id.decode()).status())
-        except JobError:
-            continue  # it has expired
-    return jobs
+        with contextlib.suppress(JobError):  # it has expired
+            yield Job(link, job_id.decode()).status()
 
 
 def _describe(status: JobStatus) -> str:
@@ -143,7 +151,8 @@ def results(target: Target, job_id: str, output: Path | None, *, waits: bool, as
     """Write a job's results as they come; return 0, or 1 when documents have no answer."""
     began_at = time.monotonic()
     tally = Tally()
-    skipped: Collection[str] = ()
+    skipped: Mapping[str, tuple[str, str | None]] = {}
+    told_other = False
     with ExitStack() as stack:
         job = stack.enter_context(target.client()).job(job_id)
         file = None
@@ -154,6 +163,7 @@ def results(target: Target, job_id: str, output: Path | None, *, waits: bool, as
         try:
             for result in job.results(timeout=None if waits else _AT_ONCE_S):
                 if result.custom_id in skipped:
+                    told_other = told_other or _tell_other_question(output, skipped, result)
                     continue
                 tally.add(result)
                 file.write(result) if file else write_line(result.to_json())
@@ -168,14 +178,71 @@ def results(target: Target, job_id: str, output: Path | None, *, waits: bool, as
     return EXIT_OK if final.succeeded == final.submitted else EXIT_INCOMPLETE
 
 
-def cancel(target: Target, job_id: str, *, as_json: bool) -> int:
-    """Take back what waits in a job and print how many documents that were."""
+def _tell_other_question(
+    output: Path | None, answered: Mapping[str, tuple[str, str | None]], result: Result
+) -> bool:
+    """Tell that a file holds an answer to something else than this job asks, if it does."""
+    asked_before = answered[result.custom_id][0]
+    if asked_before in ("", result.spec):
+        return False
+    say(
+        f"{output} holds answers to another prompt or other parameters for documents of this job "
+        f"(first: {result.custom_id}); they are kept: choose another --output for this job's"
+    )
+    return True
+
+
+def cancel(target: Target, job_id: str, custom_ids: list[str] | None, *, as_json: bool) -> int:
+    """Take a job back, or single documents of it, and print how many documents that were."""
     with target.client() as client:
         job = client.job(job_id)
-        count = job.cancel()
+        count = job.cancel(custom_ids)
         status = job.status()
     if as_json:
         write_json({"cancelled_now": count, **status.to_dict()})
+    elif custom_ids:
+        write_line(f"{counted(count, 'document')} marked as cancelled; {_describe(status)}")
     else:
         write_line(f"{counted(count, 'waiting document')} cancelled; {_describe(status)}")
     return EXIT_OK
+
+
+def pause(target: Target, job_id: str, *, is_paused: bool, as_json: bool) -> int:
+    """Let a job rest, or go on, and print how far it is."""
+    with target.client() as client:
+        job = client.job(job_id)
+        changed = job.pause() if is_paused else job.resume()
+        status = job.status()
+    if as_json:
+        write_json({"changed": changed, **status.to_dict()})
+    else:
+        write_line(f"{'' if changed else 'nothing to do; '}{_describe(status)}")
+    return EXIT_OK
+
+
+def retry(target: Target, job_id: str, codes: list[str] | None, *, as_json: bool) -> int:
+    """Run again what failed in a job; return 1 if not every failure could be put back."""
+    with target.client() as client:
+        job = client.job(job_id)
+        report = job.retry(codes=codes or None)
+        status = job.status()
+    if as_json:
+        write_json({**asdict(report), **status.to_dict()})
+    else:
+        write_line(f"{counted(report.put_back, 'document')} put back; {_describe(status)}")
+        for line in _left(report):
+            say(line)
+    return EXIT_OK if report.is_complete else EXIT_INCOMPLETE
+
+
+def _left(report: RetryReport) -> Iterator[str]:
+    """Tell what could not be put back, and what to do."""
+    if report.refused:
+        yield (
+            f"{counted(report.refused, 'document')} refused: nothing of them is kept; correct and "
+            "submit them again, as another job"
+        )
+    if report.gone:
+        yield f"{counted(report.gone, 'failure')} whose dead letters are gone; submit them again"
+    if report.full:
+        yield f"{counted(report.full, 'failure')} without room in the backlog; retry again later"

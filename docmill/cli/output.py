@@ -19,6 +19,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def printable(text: str) -> str:
+    """Return text for one line of a terminal: what would move its cursor is shown as a dot."""
+    return "".join(letter if letter.isprintable() else "·" for letter in text)
+
+
 def write_line(line: str) -> None:
     """Write one line of data; whoever reads it gets it at once."""
     sys.stdout.write(f"{line}\n")

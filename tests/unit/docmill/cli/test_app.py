@@ -10,11 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from docmill.cli import app
+from docmill.cli.dead import parse_age
 from docmill.cli.exit import TABLE, status_of
 from docmill.errors import BrokerUnavailable, ConfigError, IntakeError, ServiceError
 
 RUNNER = CliRunner()
-COMMANDS = ("run", "up", "submit", "status", "results", "cancel")
+DEAD = ("list", "show", "retry", "drop")
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    *((name,) for name in ("run", "up", "submit", "status", "results")),
+    *((name,) for name in ("pause", "resume", "cancel", "retry")),
+    *(("dead", name) for name in DEAD),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +121,15 @@ def test_a_client_alone_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "out.jsonl").exists()
 
 
-@pytest.mark.parametrize("command", [["status"], ["results", "j"], ["cancel", "j"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        *([name, "j"] for name in ("results", "pause", "resume", "cancel", "retry")),
+        ["dead", "list"],
+        *(["dead", name, "1-1"] for name in ("show", "retry", "drop")),
+    ],
+)
 def test_without_a_service_the_remedy_is_named(command: list[str]) -> None:
     """Commands that need a running service say how to start or name one."""
     finished = RUNNER.invoke(app.app, command)
@@ -142,13 +156,48 @@ def test_debug_shows_the_error_as_it_was_raised(tmp_path: Path) -> None:
     assert isinstance(finished.exception, ConfigError)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_teaches(command: str) -> None:
-    """Each command's help has the exit statuses and, where it takes input, an example."""
-    shown = RUNNER.invoke(app.app, [command, "--help"]).output
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_teaches(command: tuple[str, ...]) -> None:
+    """Each command's help has the exit statuses and, but for status, an example."""
+    shown = RUNNER.invoke(app.app, [*command, "--help"]).output
 
     assert "Exit status" in shown
     assert "--redis-url" in shown
+    usage, _, rest = shown.partition("Usage: ")[2].partition("\n")
+    assert command == ("status",) or f"docmill {' '.join(command)}" in rest, usage
+
+
+def test_the_help_of_a_group_teaches_too() -> None:
+    """Without a command, the dead letters' help comes, with an example of each."""
+    shown = RUNNER.invoke(app.app, ["dead"]).output
+
+    assert [] == [name for name in DEAD if f"docmill dead {name}" not in shown]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["list", "--older-than", "7x"], "7x"),
+        (["list", "--newer-than", "-1d"], "no age"),
+        (["retry"], "which dead letters"),
+        (["retry", "1-1", "--all"], "which dead letters"),
+        (["drop", "--all", "--job", "j", "--yes"], "which dead letters"),
+    ],
+)
+def test_dead_letters_are_named_one_way(arguments: list[str], words: str) -> None:
+    """An age that is none, no choice at all, or two of them are refused before anything is done."""
+    here = [] if arguments[0] == "list" else ["--redis-url", "unix:///nowhere.sock"]
+    finished = RUNNER.invoke(app.app, ["dead", *arguments, *here])
+
+    assert finished.exit_code == 2
+    assert words in finished.stderr
+
+
+def test_ages_are_in_the_units_people_use() -> None:
+    """Seconds to weeks, in parts as well."""
+    assert [90.0, 1800.0, 5400.0, 604800.0, 1209600.0] == [
+        parse_age(text) for text in ("90s", "30m", "1.5h", "7d", "2w")
+    ]
 
 
 def test_the_help_is_quick_and_light() -> None:
