@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from docmill._version import __version__
-from docmill.cli import dead, options, steer
+from docmill.cli import ask, dead, options, steer
 from docmill.cli.address import DEFAULT_NAMESPACE
 from docmill.cli.exit import TABLE
 from docmill.cli.group import Commands
@@ -272,7 +272,7 @@ def results(
     return jobs.results(target, job, path, waits=not no_wait, as_json=as_json)
 
 
-for command in (steer.pause, steer.resume, steer.cancel, steer.retry):
+for command in (*steer.COMMANDS, *ask.COMMANDS):
     app.command(epilog=TABLE)(command)
 app.add_typer(dead.app, name="dead")
 

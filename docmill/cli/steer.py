@@ -4,6 +4,7 @@ Only says what can be asked for; the work lies in `docmill.cli.jobs`, loaded whe
 import typer.
 """
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -99,3 +100,6 @@ def retry(
 
     target = jobs.Target(redis_url, namespace, state_dir)
     return jobs.retry(target, job, codes, as_json=as_json)
+
+
+COMMANDS: tuple[Callable[..., int], ...] = (pause, resume, cancel, retry)

@@ -19,6 +19,7 @@ DEAD = ("list", "show", "retry", "drop")
 COMMANDS: tuple[tuple[str, ...], ...] = (
     *((name,) for name in ("run", "up", "submit", "status", "results")),
     *((name,) for name in ("pause", "resume", "cancel", "retry")),
+    *((name,) for name in ("ingest", "export", "tasks")),
     *(("dead", name) for name in DEAD),
 )
 

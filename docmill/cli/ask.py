@@ -1,0 +1,125 @@
+"""`docmill ingest`, `export` and `tasks`: what the service can be asked to do with its own files.
+
+Only says what can be asked for; the work lies in `docmill.cli.tasks`, loaded when it is called. May
+import typer.
+"""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from docmill.cli import options
+
+ServicePaths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH…",
+        help="Files, folders and quoted globs, as submit takes them, but on the service's side: "
+        "below its DOCMILL_FILES_DIR.",
+        show_default=False,
+    ),
+]
+ServiceOutput = Annotated[
+    str,
+    typer.Argument(
+        metavar="OUT",
+        help="A file below the service's DOCMILL_FILES_DIR; one with results is replaced, any "
+        "other is left alone.",
+    ),
+]
+Tier = Annotated[str, typer.Option(metavar="batch|interactive", help="interactive goes first.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the service has done it.")]
+
+
+def ingest(
+    paths: ServicePaths,
+    prompt: options.Prompt = None,
+    model: options.Model = None,
+    max_tokens: options.MaxTokens = None,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    stop: options.Stop = None,
+    seed: options.Seed = None,
+    truncate: options.Truncate = None,
+    tier: Tier = "batch",
+    job_id: options.JobId = None,
+    wait: Wait = False,
+    redis_url: options.RedisUrl = None,
+    namespace: options.Namespace = None,
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Let the service read its own files into a job; prints the job's id.
+
+    For piles that lie where the service runs. Asking again with the same job id adds what is new.
+
+        docmill ingest papers/ --prompt "Summarize this." --job-id papers
+
+        docmill ingest '2026/**/*.jsonl' --prompt @prompt.txt --wait
+    """
+    from docmill.cli import jobs, tasks
+    from docmill.cli.input import read_prompt
+
+    asked = {
+        "prompt": read_prompt(prompt),
+        "model": model,
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "stop": stop or None,
+        "seed": seed,
+        "truncate": truncate,
+    }
+    target = jobs.Target(redis_url, namespace, state_dir)
+    return tasks.ingest(target, paths, asked, tier=tier, job_id=job_id, waits=wait, as_json=as_json)
+
+
+def export(
+    job: options.JobArgument,
+    output: ServiceOutput,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Only what is there now; do not wait for the job's end."),
+    ] = False,
+    wait: Wait = False,
+    redis_url: options.RedisUrl = None,
+    namespace: options.Namespace = None,
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Let the service write a job's results to a file of its own; prints the task's id.
+
+    Written once the job has ended, one JSON line each (OpenAI Batch format). The file takes its
+    place when it is whole.
+
+        docmill export papers answers/papers.jsonl
+
+        docmill export papers answers/so-far.jsonl --now --wait
+    """
+    from docmill.cli import jobs, tasks
+
+    target = jobs.Target(redis_url, namespace, state_dir)
+    return tasks.export(target, job, output, is_partial=now, waits=wait, as_json=as_json)
+
+
+def tasks(
+    redis_url: options.RedisUrl = None,
+    namespace: options.Namespace = None,
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Show what the service was asked to do with its files, and how far it is.
+
+    docmill tasks
+    """
+    from docmill.cli import jobs
+    from docmill.cli import tasks as work
+
+    return work.show(jobs.Target(redis_url, namespace, state_dir), as_json=as_json)
+
+
+COMMANDS: tuple[Callable[..., int], ...] = (ingest, export, tasks)
