@@ -16,6 +16,9 @@ from docmill.results import Result
 def read_results(path: str | PathLike[str]) -> Iterator[Result]:
     """Yield the results that a file holds; memory is bounded by its longest line.
 
+    Of two records with the same custom id, the later one counts: its document failed first and
+    was retried while the file was written.
+
     Raises:
         IntakeError: The file cannot be read, or a line is not a result.
     """
@@ -37,6 +40,8 @@ def _parse(line: bytes, where: str) -> Result:
 
 def write_results(results: Iterable[Result], path: str | PathLike[str]) -> int:
     """Write results to a new file as they come, and return how many there were.
+
+    A document that is retried meanwhile gets another record, which replaces its failure.
 
     Raises:
         IntakeError: The file cannot be written.

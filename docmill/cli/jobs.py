@@ -71,8 +71,7 @@ def submit(
     """Submit documents as one job and print its id."""
     look_through(inputs, options)
     with target.client() as client:
-        if not _workers(target.shards()):
-            say("no worker is running; the job waits until one is started")
+        _warn_without_workers(target)
         job = client.submit(
             documents(inputs, options), job_id=job_id, progress=True, **options | {"tier": tier}
         )
@@ -83,6 +82,13 @@ def submit(
         write_line(job.id)
         say(f"{_describe(status)}; 'docmill results {job.id} -o FILE' writes the answers")
     return EXIT_INCOMPLETE if waits and status.succeeded < status.submitted else EXIT_OK
+
+
+def _warn_without_workers(target: Target) -> None:
+    shards = target.shards()
+    if not _workers(shards):
+        say("no worker is running; the job waits until one is started")
+    shards.close()
 
 
 def status(target: Target, job_id: str | None, *, as_json: bool) -> int:

@@ -3,7 +3,8 @@
 Decides which documents need not be asked about again: those with an answer. Error records of an
 earlier run are taken out, because their documents run again, and so is a last line that a killed
 run left torn; not before there is a first result, so that a run that fails leaves the file as it
-was. Everything else in the file stays byte for byte. May import docmill.results.
+was. A failure that a later result replaces, because its document was retried meanwhile, is taken
+out on closing. Everything else in the file stays byte for byte. May import docmill.results.
 """
 
 import contextlib
@@ -13,7 +14,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -52,6 +54,8 @@ class OutputFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._made: Path | None = None
+        self._failed: set[str] = set()
+        self._replaced: Counter[str] = Counter()
         try:
             # others cannot be read back: a pipe never ends, and neither does /dev/full
             if path.exists() and not path.is_file() and not path.samefile(os.devnull):
@@ -108,13 +112,13 @@ class OutputFile:
                 "--output, or move this file away"
             ) from error
 
-    def _clean(self) -> None:
-        """Put a file with the answers alone in this one's place, in one step."""
+    def _clean(self, keeps: Callable[[Result], bool]) -> None:
+        """Put a file with only the records to keep in this one's place, in one step."""
         handle, name = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)
         cleaned = os.fdopen(handle, "w+b")
         try:
             for number, line in self._lines():
-                if line.endswith(b"\n") and self._read(number, line).ok:
+                if line.endswith(b"\n") and keeps(self._read(number, line)):
                     cleaned.write(line)
             cleaned.flush()
             os.fsync(cleaned.fileno())
@@ -139,9 +143,10 @@ class OutputFile:
         """
         try:
             if not self._is_clean and self._is_in_place():
-                self._clean()
+                self._clean(lambda earlier: earlier.ok)
             self._file.write(result.to_json().encode() + b"\n")
             self._file.flush()
+            self._note(result)
             is_in_place = self._is_in_place()
         except FileNotFoundError:
             is_in_place = False
@@ -152,6 +157,22 @@ class OutputFile:
                 f"output {self.path} was removed or replaced while it was written; run the same "
                 "command again"
             )
+
+    def _note(self, result: Result) -> None:
+        """Keep in mind which failed records have been replaced."""
+        if result.custom_id in self._failed:
+            self._replaced[result.custom_id] += 1
+        if result.ok:
+            self._failed.discard(result.custom_id)
+        else:
+            self._failed.add(result.custom_id)
+
+    def _is_last(self, result: Result) -> bool:
+        """Tell whether no later record replaces this one; asked for each in the file's order."""
+        if result.ok or not self._replaced[result.custom_id]:
+            return True
+        self._replaced[result.custom_id] -= 1
+        return False
 
     def _is_in_place(self) -> bool:
         return os.path.samestat(self.path.stat(), os.fstat(self._file.fileno()))
@@ -168,6 +189,11 @@ class OutputFile:
 
     def close(self) -> None:
         """Close the file and give it free."""
+        if self._replaced:
+            # should it fail, the records stay, and a later run takes them out
+            with contextlib.suppress(OSError, IntakeError):
+                if self._is_in_place():
+                    self._clean(self._is_last)
         if self._made is not None:
             with contextlib.suppress(OSError):
                 if self._is_in_place() and not self.path.stat().st_size:

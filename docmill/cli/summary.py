@@ -4,6 +4,7 @@ Pure: no clock and no I/O of its own. May import docmill.results and
 docmill.cli.output.
 """
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,8 @@ class Tally:
     truncated: int = 0
     #: Error code -> how often, and the first message.
     failures: dict[str, tuple[int, str]] = field(default_factory=dict)
+    #: Custom id -> error code of those that failed: a later result replaces a failure.
+    _failed: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def done(self) -> int:
@@ -38,7 +41,8 @@ class Tally:
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, result: Result) -> None:
-        """Count one result."""
+        """Count one result; of a document that was retried, the last one counts."""
+        self._take_back(result.custom_id)
         if result.ok:
             self.answered += 1
         elif result.outcome == "failed":
@@ -49,6 +53,8 @@ class Tally:
             count, first = self.failures.get(result.error.code, (0, ""))
             message = first or about(result.custom_id, result.error.message)
             self.failures[result.error.code] = (count + 1, message)
+            if result.outcome == "failed":
+                self._failed[result.custom_id] = sys.intern(result.error.code)
         self.truncated += result.truncation is not None
         if result.shared in ("follower", "cached"):
             self.repeats += 1
@@ -56,6 +62,15 @@ class Tally:
         self.prompt_tokens += result.usage.prompt_tokens
         self.cached_tokens += result.usage.cached_tokens
         self.completion_tokens += result.usage.completion_tokens
+
+    def _take_back(self, custom_id: str) -> None:
+        code = self._failed.pop(custom_id, None)
+        if code is None:
+            return
+        self.failed -= 1
+        count, first = self.failures.pop(code)
+        if count > 1:
+            self.failures[code] = (count - 1, first)
 
     def lines(self, elapsed_s: float, output: str, skipped: int) -> list[str]:
         """Tell a person what came out."""

@@ -1,31 +1,16 @@
 """The command line on a real Redis: dead letters, and what steers a job."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from docmill import Client, Job
-from docmill.cli import app
 from docmill.dead import DeadLetters
 from docmill.keys import Keys
+from tests.integration.docmill.conftest import Command
 from tests.support.canned_worker import CannedWorker
-
-Command = Callable[..., Result]
-
-
-@pytest.fixture
-def docmill(redis_url: str, namespace: str, tmp_path: Path) -> Command:
-    """Run `docmill` against the test's namespace."""
-
-    def run(*arguments: object) -> Result:
-        here = ["--redis-url", redis_url, "--namespace", namespace, "--state-dir", str(tmp_path)]
-        return CliRunner().invoke(app.app, [*map(str, arguments), *here])
-
-    return run
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from docmill.cli.resume import OutputFile
 from docmill.errors import IntakeError
 from docmill.results import Result
+from docmill.results_file import read_results
 from docmill.wire import Failure
 
 GOOD = Result(
@@ -28,6 +29,23 @@ def _touched(folder: Path) -> Path:
     path = folder / "cleaned"
     path.touch()
     return path
+
+
+def test_a_later_result_replaces_a_failure(tmp_path: Path) -> None:
+    """A document that was retried while its results were written has its last record alone."""
+    path = tmp_path / "out.jsonl"
+    again = Result("bad", "failed", error=Failure(code="delivery_limit", message="died"))
+    other = Result("other", "failed", error=Failure(code="delivery_limit", message="died"))
+    output = OutputFile(path)
+    for result in (BAD, other, GOOD, again, other, Result("bad", "succeeded", text="Now yes.")):
+        output.write(result)
+    output.close()
+
+    records = list(read_results(path))
+    assert [("good", True), ("other", False), ("bad", True)] == [
+        (record.custom_id, record.ok) for record in records
+    ]
+    assert [path] == list(tmp_path.iterdir())
 
 
 def test_a_new_file_starts_empty(tmp_path: Path) -> None:

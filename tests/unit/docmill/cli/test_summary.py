@@ -84,3 +84,15 @@ def test_a_program_gets_the_same_numbers() -> None:
 
     assert (told["answered"], told["repeats"], told["prompt_tokens"]) == (2, 1, 100)
     assert told["seconds"] == 1.5
+
+
+def test_a_later_result_replaces_a_failure() -> None:
+    """A document that was retried while its results were read counts once."""
+    failures = [
+        Result(name, "failed", error=Failure(code="delivery_limit", message="died"))
+        for name in ("a", "b", "a")
+    ]
+    tally = _tally(*failures, _answer("a"))
+
+    assert (tally.answered, tally.failed, tally.done) == (1, 1, 2)
+    assert {"delivery_limit": 1} == tally.to_dict(1.0, "out.jsonl", 0)["errors"]
