@@ -76,12 +76,21 @@ class Link:
         reconnect_s: How long a connection that worked before may be away. One that never worked
             fails at once, unless Redis itself says that it will be ready later.
         shard: Which shard of the namespace.
+        is_known: Whether another link to the same Redis has worked before.
 
     Raises:
         ConfigError: The URL or the namespace cannot be used.
     """
 
-    def __init__(self, url: str, namespace: Any, reconnect_s: float, shard: int = 0) -> None:
+    def __init__(
+        self,
+        url: str,
+        namespace: Any,
+        reconnect_s: float,
+        shard: int = 0,
+        *,
+        is_known: bool = False,
+    ) -> None:
         if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
             raise ConfigError(
                 f"namespace {namespace!r:.80} must be 1 to 64 letters, digits, dots, dashes or "
@@ -92,7 +101,7 @@ class Link:
         self.client: Any = connect(url, block_s=BLOCK_S, key=self.keys.prefix)
         self.scripts = Scripts(self.client, self.keys.prefix)
         self._reconnect_s = reconnect_s
-        self._has_worked = False
+        self._has_worked = is_known
 
     def run(self, operation: Callable[[], T]) -> T:
         """Run something idempotent, again for as long as Redis is away for a while.

@@ -35,7 +35,8 @@ class Shards:
         """Return the link to a shard."""
         with self._lock:
             if shard not in self._links:
-                self._links[shard] = Link(*self._target, shard)
+                # that there are more than one has been read by way of the first
+                self._links[shard] = Link(*self._target, shard, is_known=shard > 0)
             return self._links[shard]
 
     def count(self) -> int:
