@@ -135,7 +135,7 @@ def test_a_cancelled_submission_stops_waiting_for_room(
 def test_cancelled_awaits_never_mix_answers(
     redis_url: str, namespace: str, worker: CannedWorker
 ) -> None:
-    """After an await was cancelled, the next caller gets its own answer, on a bounded pool."""
+    """FLD-C04: after an await was cancelled, the next caller gets its own, on a bounded pool."""
     with Client(redis_url, namespace) as setup:
         for name in ("a", "b"):
             setup.submit([(f"of-{name}", name)], prompt="Answer", job_id=name)

@@ -146,7 +146,7 @@ def test_a_document_s_own_prompt_reaches_a_known_job(client: Client, worker: Can
 def test_the_later_of_two_equal_ids_becomes_an_error_record(
     client: Client, worker: CannedWorker
 ) -> None:
-    """A custom id given twice never hangs the job: the record names both places."""
+    """FLD-C01: a custom id given twice never hangs the job; the record names both places."""
     path = CASES / "c01_duplicate_custom_id.jsonl"
     client.submit(read(path), prompt="Answer", job_id="twice")
     job = client.submit(read(path), prompt="Answer", job_id="twice")  # must not add records
