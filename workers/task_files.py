@@ -126,8 +126,8 @@ def _target(path: str, files_dir: Path) -> Path:
         raise IntakeError(f"output {path!r} leads out of the folder that may be written")
     if target.exists() and not target.is_file():
         raise IntakeError(f"output {path!r} is no file")
-    if target.exists():
-        next(read_results(target), None)  # refuses what is no results: it would be lost
+    if target.exists() and next(read_results(target), None) is None and target.stat().st_size:
+        raise IntakeError(f"output {path!r} holds something else than results")
     return target
 
 
