@@ -6,6 +6,7 @@ Reads them, puts them back and drops them; decides nothing about what becomes on
 
 import builtins
 import heapq
+import math
 import re
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -141,8 +142,8 @@ class DeadLetters:
     ) -> Iterator[DeadLetter]:
         """Yield letters without their payloads, the oldest first.
 
-        Those that come while they are read are left out, so that it always ends. Ages are by Redis'
-        clock.
+        It ends after as many as there were when it began, whatever comes meanwhile. Ages are by
+        Redis' clock.
 
         Args:
             job: Only letters of this job.
@@ -220,17 +221,21 @@ def _call(link: Link, script: ScriptName, *args: str | int) -> Any:
 def _between(
     link: Link, older_than_s: float | None, newer_than_s: float | None
 ) -> Iterator[DeadLetter]:
-    """Yield a shard's letters of these ages, as of now."""
-    seconds, microseconds = link.run(link.client.time)
-    now_ms = int(seconds) * 1000 + int(microseconds) // 1000
-    oldest_ms = 0 if newer_than_s is None else now_ms - round(newer_than_s * 1000)
-    newest_ms = now_ms - round((older_than_s or 0) * 1000)
-    start = f"({oldest_ms - 1}-{2**64 - 1}" if oldest_ms > 0 else "-"
-    while page := _call(link, "dead", start, _PAGE_LETTERS):
-        for entry_id, flat in page:
-            found = dict(zip(flat[::2], flat[1::2], strict=True))
-            letter = DeadLetter.from_wire(entry_id, found, link.keys.shard)
-            if letter.at * 1000 > newest_ms:
+    """Yield a shard's letters of these ages, as many as there are now at most."""
+    left: int = link.run(lambda: link.client.xlen(link.keys.dead))
+    start, newest_ms = "-", math.inf
+    if older_than_s is not None or newer_than_s is not None:
+        seconds, microseconds = link.run(link.client.time)
+        now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+        if older_than_s is not None:
+            newest_ms = now_ms - round(older_than_s * 1000)
+        if newer_than_s is not None:
+            start = f"({max(0, now_ms - round(newer_than_s * 1000) - 1)}-{2**64 - 1}"
+    while left > 0 and (page := _call(link, "dead", start, _PAGE_LETTERS)):
+        for entry_id, flat in page[:left]:
+            if int(entry_id.partition(b"-")[0]) > newest_ms:
                 return
-            yield letter
+            found = dict(zip(flat[::2], flat[1::2], strict=True))
+            yield DeadLetter.from_wire(entry_id, found, link.keys.shard)
+        left -= len(page)
         start = f"({page[-1][0].decode()}"

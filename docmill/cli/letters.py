@@ -3,6 +3,7 @@
 May import everything in docmill.
 """
 
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,10 @@ from docmill.dead import DeadLetter, DeadLetters, Verdict
 from docmill.errors import IntakeError, JobError, JobRejected
 from docmill.progress import duration
 
-#: Widths of the columns but the last; what is longer is cut, as --json shows all.
-_COLUMNS = {"id": 17, "age": 11, "code": 19, "job": 24, "custom id": 24, "n": 3}
-_MESSAGE_WIDTH = 60
+#: Widths of the columns but the last, which gets what a terminal has left; what is longer is cut,
+#: as --json shows all.
+_COLUMNS = {"id": 17, "age": 10, "code": 19, "job": 24, "custom id": 24, "n": 2}
+_LEAST_WIDTH = 20
 
 _REPLIES: dict[Verdict, str] = {
     "ok": "put back",
@@ -115,9 +117,14 @@ def _row_of(letter: DeadLetter, now: float) -> str:
 def _row(*cells: str) -> str:
     """Return a line of the table; the id is never cut, because it is what one copies."""
     first, *others = cells
-    widths = [*list(_COLUMNS.values())[1:], _MESSAGE_WIDTH]
+    widths = [*list(_COLUMNS.values())[1:], _message_width()]
     cut = [_cut(cell, width).ljust(width) for cell, width in zip(others, widths, strict=True)]
     return "  ".join([first.ljust(_COLUMNS["id"]), *cut]).rstrip()
+
+
+def _message_width() -> int:
+    taken = sum(_COLUMNS.values()) + 2 * len(_COLUMNS)
+    return max(_LEAST_WIDTH, shutil.get_terminal_size((200, 24)).columns - taken)
 
 
 def _cut(text: str, width: int) -> str:
