@@ -233,8 +233,8 @@ def connection_error(error: BaseException, url: str) -> BrokerUnavailable:
         says = "is no cluster; use redis:// rather than redis+cluster://"
     elif isinstance(error, MasterMoved):
         says = (
-            f"is not the master of these keys any more ({text}); wait until the failover or the "
-            "move of the slot has ended, or correct the URL"
+            f"is not the master of these keys now ({text}); wait until the failover or the move of "
+            "the slot has ended, or correct the URL"
         )
     elif isinstance(error, ResponseError) and code_of(error) == "MOVED":
         says = "is a node of a Redis Cluster; use redis+cluster:// rather than redis://"

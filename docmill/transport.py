@@ -36,14 +36,14 @@ _CODES = (
     (MasterDownError, "MASTERDOWN"),
     (ClusterDownError, "CLUSTERDOWN"),
 )
-#: The server is a replica now: it was demoted in a failover.
-DEMOTED = frozenset({"READONLY", "MASTERDOWN"})
+#: The server was demoted in a failover, or is about to be: its replicas have left it.
+DEMOTED = frozenset({"READONLY", "MASTERDOWN", "NOREPLICAS"})
 #: The slot is, or is about to be, another master's; only a cluster's nodes say so.
 REDIRECTED = frozenset({"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
 
 
 class MasterMoved(redis.ConnectionError):
-    """Another server is the master of these keys, or will be; the connection was given up."""
+    """Another server is or will be the master of these keys; the connection was given up."""
 
 
 def code_of(error: ResponseError) -> str:

@@ -11,7 +11,10 @@ from typing import Any
 
 
 class Proxy:
-    """Forwards TCP connections to a unix socket; see the attributes for what it can do wrong."""
+    """Forwards TCP connections to a unix socket; see the attributes for what it can do wrong.
+
+    New connections go to `target`, which may be changed.
+    """
 
     def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
         self.replies_to_lose = 0
@@ -21,7 +24,7 @@ class Proxy:
         self.most_open = 0
         self.flows = threading.Event()
         self.flows.set()
-        self._target = target
+        self.target = target
         self._tls = tls
         self._sockets: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
@@ -59,7 +62,7 @@ class Proxy:
     def _serve(self, raw: socket.socket) -> None:
         with contextlib.suppress(OSError), raw, socket.socket(socket.AF_UNIX) as far:
             near = self._tls.wrap_socket(raw, server_side=True) if self._tls else raw
-            far.connect(self._target)
+            far.connect(self.target)
             with near, self._counted(near, far):
                 losing = threading.Event()
                 back = self._start(self._reply, far, near, losing)

@@ -88,7 +88,7 @@ def test_a_password_that_must_be_escaped_is_not_told(character: str) -> None:
         (redis.AuthenticationError("Authentication required."), "asks for a password", False),
         (MasterNotFoundError("No master: 10.0.0.1"), "no master that its sentinels know", True),
         (redis.ReadOnlyError("You can't write"), "refused a command: READONLY", True),
-        (MasterMoved("MOVED 7 h:1"), "is not the master of these keys any more (MOVED", True),
+        (MasterMoved("MOVED 7 h:1"), "is not the master of these keys now (MOVED", True),
         (redis.ResponseError("MOVED 7 h:1"), "use redis+cluster://", False),
         (MovedError("7 h:1"), "use redis+cluster://", False),
         (redis.ResponseError("CLUSTERDOWN Hash slot not served"), "CLUSTERDOWN Hash slot", True),
