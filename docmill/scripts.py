@@ -29,6 +29,8 @@ ScriptName = Literal[
     "retry",
     "drop_dead",
     "beat",
+    "alone",
+    "missing",
     "lead",
     "resign",
     "forget",

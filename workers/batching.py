@@ -10,9 +10,10 @@ rows the oldest of those leads, and a batch that was refilled for long takes the
 A row that was delivered before may be what ended the worker that had it, so it runs alone: it takes
 nobody along if it does so again.
 
-Rows wait a moment for company only where it is likely to come: an engine that has rested takes a
-lone row at once. Starting early costs little, since whoever comes next joins the running batch or
-the next one, and waiting costs the whole of `max_wait_s` on an idle system.
+Rows wait for company only while it is likely to come, because rows have come in quick succession:
+an engine that has rested takes a lone row at once, and a lull ends the waiting. Starting early
+costs little, since whoever comes next joins the running batch or the next one; waiting for nobody
+cost the whole of `max_wait_s`, 50 of the 53 ms that a lone document took on an idle system.
 """
 
 import math
@@ -24,9 +25,9 @@ T = TypeVar("T")
 
 #: A bucket deeper than this forms a batch at once.
 DEEP = 8
-#: An engine that has had nothing to do for this long is at rest. Longer than the gaps between rows
-#: that come in quick succession, and than the reading thread's pause between two reads.
-REST_S = 0.01
+#: Rows come in quick succession while the gaps are shorter. Twice the reading thread's pause
+#: between two reads.
+LULL_S = 0.01
 #: Batches that interactive rows may lead in a row while batch-tier rows wait.
 MAX_PASSES = 4
 #: How often over a batch's rows may be replaced by refills while another bucket waits.
@@ -92,8 +93,8 @@ def next_turn(
 ) -> Turn[T]:
     """Decide what an idle engine does with the window: bucket -> rows.
 
-    A bucket is due when it is deep, when its oldest row has waited `max_wait_s`, or when that row
-    found the engine at rest.
+    A bucket is due when it is deep, when its oldest row has waited `max_wait_s` or found the engine
+    at rest, or when no further row has come for `LULL_S`.
 
     Args:
         window: Bucket -> rows that wait.
@@ -155,9 +156,9 @@ def refill(
 
 def _due_at(rows: Collection[Waiting[T]], limits: Limits, idle_since: float) -> float:
     oldest_since = min(row.since for row in rows)
-    if len(rows) > DEEP or len(rows) >= limits.max_rows or oldest_since - idle_since >= REST_S:
+    if len(rows) > DEEP or len(rows) >= limits.max_rows or oldest_since - idle_since >= LULL_S:
         return -math.inf
-    return oldest_since + limits.max_wait_s
+    return min(oldest_since + limits.max_wait_s, max(row.since for row in rows) + LULL_S)
 
 
 def _age(row: Waiting[T]) -> float:

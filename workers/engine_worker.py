@@ -3,7 +3,8 @@
 `python -m workers.engine_worker`, configured by `DOCMILL_*`. One thread reads ready streams into a
 window, the main thread runs batches, one writes results, one sends heartbeats. SIGTERM stops the
 reading, hands back at once what waits, lets the running batch finish within the grace period and
-hands back the rest; no delivery is counted for either. May import engine and docmill.
+hands back the rest; no delivery is counted for either. While Redis is away there is nothing to wait
+for: it ends soon, with a status of its own. May import engine and docmill.
 """
 
 import os
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from docmill.connection import REDIS_ERRORS
 from docmill.errors import BrokerUnavailable
@@ -22,12 +24,12 @@ from workers.batching import Limits
 from workers.completion import Serving, Writer
 from workers.feeder import Feeder, sources
 from workers.leases import Lease, Window
-from workers.lifecycle import EXIT_FAULT, vital_thread
+from workers.lifecycle import EXIT_FAULT, EXIT_LEFT, vital_thread
 from workers.models import ModelFiles
 from workers.process import Process, run
 from workers.registry import ServedModel, register
 from workers.runner import Runner
-from workers.streams import BLOCK_MS, Outage, insist, is_outage
+from workers.streams import BLOCK_MS, Outage, insist, run_pipelined
 
 _IDLE_S = 0.5
 #: The reaper finds a dead worker's entries by what is registered: they are back that much later.
@@ -35,6 +37,8 @@ _REGISTER_EVERY_S = 5.0
 #: Share of the grace period that the engine may use: leaves the rest for handing back, before a
 #: supervisor's patience ends.
 _ENGINE_SHARE = 0.8
+#: Once asked to stop: how long Redis may be away before it is given up.
+_PATIENCE_S = 2.0
 #: For redeliver.lua: what is handed back without counting a delivery is never given up.
 _NO_LIMIT = 2**31 - 1
 
@@ -61,14 +65,16 @@ class EngineWorker:
             process.keys.prefix,
             process.consumer,
             cache_ttl_s=settings.result_cache_ttl_s,
+            max_deliveries=settings.max_deliveries,
             release=self._window.release,
         )
         self._runner = Runner(process, engine, self._window, self._writer, self._serving)
         self._is_idle = threading.Event()
         self._registered_at = 0.0
+        self._has_left_some = False
 
-    def serve(self) -> bool:
-        """Answer documents until the process is asked to stop; False when the engine is broken."""
+    def serve(self) -> int:
+        """Answer documents until the process is asked to stop; return its exit status."""
         num_buckets = insist(self._register, Outage(self._process.pause), self._process.stop.is_set)
         self._process.presence.announce(
             "ready", model=self._engine.model_name, model_version=self._files.version
@@ -76,8 +82,8 @@ class EngineWorker:
         feeder = vital_thread("feeder", self._feeder(num_buckets).run)
         drainer = vital_thread("drainer", lambda: self._drain(feeder))
         self._writer.start()
-        feeder.start()
-        drainer.start()
+        for thread in (feeder, drainer, vital_thread("watcher", self._runner.watcher.run)):
+            thread.start()
         while not self._process.stop.is_set():
             self._process.progress.touch()
             self._stay_registered()
@@ -86,7 +92,9 @@ class EngineWorker:
                 self._runner.run(batch)
         self._is_idle.set()
         drainer.join()
-        return not self._runner.is_broken
+        if self._runner.is_broken:
+            return EXIT_FAULT  # a new process may find the device in order
+        return EXIT_LEFT if self._has_left_some else 0
 
     def _feeder(self, num_buckets: int) -> Feeder:
         return Feeder(
@@ -126,38 +134,47 @@ class EngineWorker:
         # a reader still blocked would take again what is handed back
         feeder.join(max(_ENGINE_SHARE * grace_s, 2 * BLOCK_MS / 1000))
         self._hand_back(self._window.take_waiting(), deadline)
-        has_finished = self._is_idle.wait(
-            max(0.0, deadline - (1 - _ENGINE_SHARE) * grace_s - time.monotonic())
-        )
-        self._writer.close(deadline - time.monotonic())
+        if not self._has_left_some:
+            engine_s = deadline - (1 - _ENGINE_SHARE) * grace_s - time.monotonic()
+            self._is_idle.wait(max(0.0, engine_s))
+        has_finished = self._is_idle.is_set()
+        self._writer.close(min(_PATIENCE_S, deadline - time.monotonic()))
         self._hand_back(self._window.held(), deadline)
         if not has_finished:  # the engine cannot be interrupted, and nobody waits for it any more
             self._process.presence.leave()
             log.get().info("worker.stopped", consumer=self._process.consumer)
-            os._exit(0)
+            os._exit(EXIT_LEFT if self._has_left_some else 0)
 
     def _hand_back(self, leases: Sequence[Lease], deadline: float) -> None:
-        """Let others have these entries now, without counting a delivery."""
-        if not leases:
-            return
-        scripts = Scripts(self._process.client, self._process.keys.prefix)
+        """Let others have these entries now, without counting a delivery.
 
-        def send() -> None:
-            with self._process.client.pipeline(transaction=False) as pipe:
-                for lease in leases:
-                    owned = (lease.stream, GROUP, self._process.consumer, lease.entry_id)
-                    scripts.call("redeliver", *owned, "", 0, _NO_LIMIT, b"", pipe=pipe)
-                for reply in pipe.execute(raise_on_error=False):
-                    if isinstance(reply, Exception) and is_outage(reply):
-                        raise reply
+        Redis is asked even when there is nothing to hand back: whether it can be told the results
+        of what runs decides whether to wait for them.
+        """
+        scripts = Scripts(self._process.client, self._process.keys.prefix)
+        give_up_at = min(deadline, time.monotonic() + _PATIENCE_S)
+
+        def queue(pipe: Any) -> None:
+            pipe.ping()
+            for lease in leases:
+                owned = (lease.stream, GROUP, self._process.consumer, lease.entry_id)
+                untold = (0, _NO_LIMIT, 0, "", b"", "", "", "", "")
+                scripts.call("redeliver", *owned, *untold, pipe=pipe)
 
         try:
-            insist(send, Outage(), lambda: time.monotonic() > deadline)
+            insist(
+                lambda: run_pipelined(self._process.client, queue),
+                Outage(),
+                lambda: time.monotonic() > give_up_at,
+            )
         except BrokerUnavailable as error:
+            self._has_left_some = True
             log.get().warning("leases.left", count=len(leases), problem=str(error))
             return
+        self._has_left_some = False
         self._window.release((lease.stream, lease.entry_id) for lease in leases)
-        log.get().info("leases.handed_back", count=len(leases))
+        if leases:
+            log.get().info("leases.handed_back", count=len(leases))
 
 
 def work(process: Process, create: engines.Factory = engines.create) -> None:
@@ -168,10 +185,10 @@ def work(process: Process, create: engines.Factory = engines.create) -> None:
     engine = create(process.settings, files)
     loaded.set()
     log.get().info("model.loaded", model=engine.model_name, version=files.version)
-    is_sound = EngineWorker(process, files, engine).serve()
+    status = EngineWorker(process, files, engine).serve()
     engine.close()
-    if not is_sound:
-        sys.exit(EXIT_FAULT)  # a new process may find the device in order
+    if status:
+        sys.exit(status)
 
 
 def _leave_while_loading(process: Process, loaded: threading.Event) -> None:

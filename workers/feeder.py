@@ -4,6 +4,7 @@ Decides how far ahead is read: little, because what one worker holds no other ca
 docmill and the shared modules in workers.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,12 +16,14 @@ from workers import log
 from workers.completion import Serving, Writer
 from workers.leases import Lease, Window, open_entry
 from workers.process import Process
+from workers.retry import GiveUp, Trouble, trouble
 from workers.streams import Entry, Outage, StreamReader, insist
 
 #: How long to wait for room while some streams have no room: also how late an interactive entry is
 #: seen then.
 _ROOM_WAIT_S = 0.05
-#: After a read that found few: entries that come in quick succession share the next.
+#: After a read that came soon after the one before and found few: entries that come in quick
+#: succession share the next, and a lone one never waits.
 _PAUSE_S = 0.005
 #: Rows held at most, in full batches: bounds what piles up while Redis takes no results.
 _MAX_HELD_BATCHES = 16
@@ -74,6 +77,7 @@ class Feeder:
         self._writer = writer
         self._serving = serving
         self._context_len = context_len
+        self._read_at = 0.0
         self._reader = StreamReader(
             process.client,
             process.consumer,
@@ -101,10 +105,16 @@ class Feeder:
                 else self._reader.read(max_rows, streams=wanted, block_ms=None)
             )
             self._take(entries)
-            if 0 < len(entries) < max_rows:
-                self._stop.wait(_PAUSE_S)
+            if entries:
+                self._pace(is_full=len(entries) >= max_rows)
         if not is_open:
             self._window.wait_until_taken(num_taken, _ROOM_WAIT_S)
+
+    def _pace(self, *, is_full: bool) -> None:
+        is_hot = time.monotonic() - self._read_at < 2 * _PAUSE_S
+        if is_hot and not is_full:
+            self._stop.wait(_PAUSE_S)
+        self._read_at = time.monotonic()
 
     def _wanted(self) -> list[str]:
         max_rows = self._window.limits.max_rows
@@ -136,7 +146,8 @@ class Feeder:
             f"output tokens exceed the engine's {self._context_len}"
         )
         log.get().warning("document.refused", problem=message, **lease.ids)
-        self._writer.put(self._serving.failure(lease, Reason.TOO_LONG, message))
+        found = Trouble(Reason.TOO_LONG, message, is_retryable=False)
+        self._writer.put(self._serving.failure(lease, found, GiveUp(found.code, message)))
         return None
 
     def _bury(self, entry: Entry, error: MessageError) -> None:
@@ -150,9 +161,11 @@ class Feeder:
         )
         body = self._serving.refusal(error.code, error.message).encode()
         owned = (entry.stream, GROUP, self._consumer, entry.entry_id)
+        found = trouble(error)
+        told = (error.code, body, found.message, found.trace)
         try:
             insist(
-                lambda: self._scripts.call("bury", *owned, error.code, body),
+                lambda: self._scripts.call("bury", *owned, *told),
                 self._outage,
                 self._stop.is_set,
             )

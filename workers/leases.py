@@ -1,14 +1,14 @@
 """The entries that an engine worker owns: decoded, and held until their result is written.
 
 Decides what makes an entry unusable, and keeps what waits apart from what was taken to run; what
-runs next is decided in workers.batching. Does no I/O. May import docmill, engine.base,
+runs next is decided in workers.batching. Does no I/O but its log. May import docmill, engine.base,
 workers.batching and workers.streams.
 """
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from docmill.errors import DecodeError
 from docmill.wire import Header, Prepared
 from engine.base import Row, Sampling
-from workers import batching
+from workers import batching, log
 from workers.batching import Batch, Limits, Waiting
 from workers.streams import Entry
 
@@ -101,6 +101,12 @@ def open_entry(entry: Entry) -> Lease:
     if num_bytes == 0 or num_bytes % 4:
         raise DecodeError(f"{num_bytes} bytes are not a prompt of 4-byte tokens")
     return Lease(entry.stream, entry.entry_id, fields, header, prepared)
+
+
+def note_lost(leases: Sequence[Lease]) -> None:
+    """Log that somebody else has these entries now: one line, however many went at once."""
+    if leases:
+        log.get().warning("lease.lost", count=len(leases), **leases[0].ids)
 
 
 class Window:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from docmill.connection import REDIS_ERRORS
 from docmill.errors import BrokerUnavailable
 from docmill.keys import Keys
+from docmill.scripts import Scripts
 from workers import log
 from workers.streams import Outage, insist
 
@@ -26,11 +27,13 @@ State = Literal["loading", "ready", "draining"]
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
-#: Work that has not moved for this long is stuck. Generous: prefilling a full batch of long
-#: documents on two CPU cores takes minutes between two signs of life.
+#: Work that has not moved for this long is stuck. There is a sign of life before each pass of the
+#: model, which takes a minute on two CPU cores and a large model.
 HANG_LIMIT_S = 900.0
 #: EX_SOFTWARE: ended by itself because of a fault inside; a supervisor may start it again.
 EXIT_FAULT = 70
+#: EX_TEMPFAIL: ended as asked, but Redis could not be told; the reaper hands back what was held.
+EXIT_LEFT = 75
 #: How soon a failed heartbeat is tried again: well inside the reaper's confirmation time, so that
 #: live workers are back before it judges after a restart of Redis.
 _RETRY_S = 0.25
@@ -138,6 +141,7 @@ class Presence:
     ) -> None:
         self._client = client
         self._keys = keys
+        self._scripts = Scripts(client, keys.prefix)
         self._consumer = consumer
         self._ttl_s = ttl_s
         self._progress = progress
@@ -189,10 +193,8 @@ class Presence:
             log.get().warning("consumer.left_unsaid", problem=str(error))
 
     def _beat(self) -> None:
-        with self._client.pipeline(transaction=False) as pipe:
-            pipe.set(self._keys.heartbeat(self._consumer), 1, px=int(self._ttl_s * 1000))
-            pipe.hset(self._keys.consumers, self._consumer, json.dumps(self._shown))
-            pipe.execute()
+        ttl_ms = int(self._ttl_s * 1000)
+        self._scripts.call("beat", self._consumer, ttl_ms, json.dumps(self._shown))
 
     def _renew(self) -> None:
         outage = Outage(lambda delay_s: self._leaving.wait(min(delay_s, _RETRY_S)))

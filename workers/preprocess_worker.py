@@ -3,9 +3,12 @@
 `python -m workers.preprocess_worker`, configured by `DOCMILL_*`. Decides what is read together and
 where a prepared document goes; what becomes of a document is decided in `preprocess`. One thread
 reads, prepares and writes; tokenising frees the interpreter, so that the heartbeat goes on beside
-it. SIGTERM stops the reading; what was read is finished. May import preprocess and docmill.
+it. SIGTERM stops the reading; what was read is finished. A document that was delivered before may
+be what ended its worker: it is prepared by itself, and Redis is told so, that no other is blamed.
+May import preprocess and docmill.
 """
 
+import secrets
 import sys
 import time
 from bisect import bisect_left
@@ -14,9 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import redis
-
-from docmill.errors import DecodeError, MessageError
+from docmill.errors import BrokerUnavailable, DecodeError, DocmillError, MessageError
 from docmill.keys import GROUP, TIERS
 from docmill.scripts import ScriptName, Scripts
 from docmill.wire import Body, Failure, Header
@@ -24,12 +25,13 @@ from preprocess.base import Ready, Refused, Submission, Tokenizer
 from preprocess.fake_tokenizer import FakeTokenizer
 from preprocess.pipeline import Preprocessor, Served
 from preprocess.tokenizer import ModelTokenizer
-from workers import log, models
-from workers.lifecycle import wall_clock
+from workers import log, models, retry
+from workers.lifecycle import EXIT_LEFT, HANG_LIMIT_S, wall_clock
 from workers.models import ModelFiles
 from workers.process import Process, run
+from workers.retry import GiveUp, Trouble
 from workers.specs import SpecStore
-from workers.streams import Entry, Outage, StreamReader, insist, is_outage
+from workers.streams import Entry, Outage, StreamReader, insist, run_pipelined
 
 _MAX_COUNT = 64
 #: Aimed at in one read of a stream: half a second of tokenising, so an interactive document that
@@ -37,8 +39,10 @@ _MAX_COUNT = 64
 _READ_BYTES = 1_000_000
 #: What scripts answer when they did what they were told.
 _VERDICTS = frozenset(
-    {b"READY", b"FOLLOWS", b"CACHED", b"SETTLED", b"DROPPED", b"OK", b"BACK", b"DEAD"}
+    {b"READY", b"FOLLOWS", b"CACHED", b"SETTLED", b"DROPPED", b"OK", b"BACK", b"LATER", b"DEAD"}
 )
+#: How long Redis knows what is prepared alone: until the reaper has looked, whenever it ends.
+_ALONE_S = int(HANG_LIMIT_S) + 60
 _FIELDS = (b"i", b"j", b"h", b"d", b"b", b"n")
 
 
@@ -56,7 +60,7 @@ class _Call:
 
     entry: Entry
     script: ScriptName
-    arguments: tuple[str | bytes | int, ...]
+    arguments: tuple[str | bytes | int | float, ...]
 
 
 _Step = _Ending | _Call
@@ -77,6 +81,7 @@ class PreprocessWorker:
         self._reader = StreamReader(
             process.client, process.consumer, list(self._tiers), outage=self._outage
         )
+        self._random = secrets.SystemRandom()
         self._count = 1
 
     def serve(self) -> None:
@@ -91,14 +96,31 @@ class PreprocessWorker:
         """Read once, and finish what came."""
         self._process.progress.touch()
         entries = self._reader.read(self._count)
+        # first, so that none of them is held, and blamed, while others are prepared together
+        self._finish_each_alone([entry for entry in entries if _is_suspect(entry)])
+        others = [entry for entry in entries if not _is_suspect(entry)]
         # the reader gives the interactive tier first; it does not wait for the other's tokens
-        for _, group in groupby(entries, key=lambda entry: entry.stream):
+        for _, group in groupby(others, key=lambda entry: entry.stream):
             self._finish(list(group))
         if entries:
             mean_bytes = sum(len(entry.fields.get(b"d", b"")) for entry in entries) / len(entries)
             wanted = int(_READ_BYTES / max(1.0, mean_bytes))
             # doubles at most: what comes next may be larger
             self._count = max(1, min(wanted, 2 * self._count, _MAX_COUNT))
+
+    def _finish_each_alone(self, entries: Sequence[Entry]) -> None:
+        """Prepare entries one by one; whoever looks after a death finds which one it was."""
+        for entry in entries:
+            self._process.progress.touch()
+            self._work_alone_on(entry.entry_id)
+            self._finish([entry])
+        if entries:
+            self._work_alone_on("")
+
+    def _work_alone_on(self, entry_id: str) -> None:
+        told = (self._process.consumer, entry_id, _ALONE_S)
+        stop = self._process.stop
+        insist(lambda: self._scripts.call("alone", *told), self._outage, stop.is_set)
 
     def _finish(self, entries: Sequence[Entry]) -> None:
         opened: list[tuple[Entry, Header]] = []
@@ -122,12 +144,14 @@ class PreprocessWorker:
     def _prepare(self, batch: Sequence[tuple[Entry, Submission]]) -> list[_Step]:
         try:
             verdicts = self._preprocessor.prepare([item for _, item in batch], wall_clock())
-        except Exception:  # noqa: BLE001 - a fault of ours must cost one document, not its neighbours
+        except Exception as error:  # noqa: BLE001 - it must cost one document, not its neighbours
             if len(batch) > 1:
                 return [step for item in batch for step in self._prepare([item])]
             entry, submission = batch[0]
-            log.get().exception("document.failed", **_ids(entry, submission.header))
-            return [self._redeliver(entry)]
+            trouble = retry.trouble(error)
+            ids = _ids(entry, submission.header)
+            log.get().exception("document.failed", code=trouble.code, trace=trouble.trace, **ids)
+            return [self._fail(entry, trouble)]
         return [
             self._ready(entry, verdict)
             if isinstance(verdict, Ready)
@@ -147,18 +171,28 @@ class PreprocessWorker:
         return _Ending(entry, ("settle", verdict.outcome, self._body(verdict).encode(), ""))
 
     def _bury(self, entry: Entry, error: MessageError) -> _Call:
+        trouble = retry.trouble(error)
         log.get().warning(
-            "entry.buried", entry_id=entry.entry_id, code=error.code, problem=error.message
+            "entry.buried", entry_id=entry.entry_id, code=trouble.code, problem=trouble.message
         )
-        body = self._body(Refused(Failure(code=error.code, message=error.message)))
-        return _Call(entry, "bury", (error.code, body.encode()))
+        return self._give_up(entry, trouble, GiveUp(trouble.code, trouble.message))
 
-    def _redeliver(self, entry: Entry) -> _Call:
-        """Let another delivery try, counted: what fails every time becomes a dead letter."""
-        limit = self._process.settings.max_deliveries
-        message = f"could not be prepared in {limit} deliveries"
-        body = self._body(Refused(Failure(code="delivery_limit", message=message)))
-        return _Call(entry, "redeliver", ("", 1, limit, body.encode()))
+    def _give_up(self, entry: Entry, trouble: Trouble, verdict: GiveUp) -> _Call:
+        body = self._failed(verdict.code, verdict.message)
+        return _Call(entry, "bury", (verdict.code, body, verdict.message, trouble.trace))
+
+    def _fail(self, entry: Entry, trouble: Trouble) -> _Call:
+        """Let another delivery try, counted, or give up."""
+        limit, deliveries = self._process.settings.max_deliveries, int(entry.fields[b"n"])
+        verdict = retry.decide(trouble, deliveries, limit, self._random.random())
+        if isinstance(verdict, GiveUp):
+            return self._give_up(entry, trouble, verdict)
+        body = self._failed(trouble.code, trouble.message)
+        told = (trouble.code, body, trouble.message, trouble.trace, "", "")
+        return _Call(entry, "redeliver", (1, limit, verdict.delay_s, *told))
+
+    def _failed(self, code: str, message: str) -> bytes:
+        return self._body(Refused(Failure(code=code, message=message))).encode()
 
     def _body(self, verdict: Refused) -> Body:
         return Body(
@@ -182,16 +216,17 @@ class PreprocessWorker:
             return [*self._end(endings), *self._run(calls)]
 
         replies = insist(attempt, self._outage, self._process.stop.is_set)
+        lost = [step for step, reply in zip(told, replies, strict=True) if reply == b"LOST"]
+        if lost and num_attempts == 1:  # later it may be our own first attempt that took them
+            log.get().warning("lease.lost", count=len(lost), entry_id=lost[0].entry.entry_id)
         failed: list[_Step] = []
         for step, reply in zip(told, replies, strict=True):
-            if reply == b"LOST":
-                if num_attempts == 1:  # later it may be our own first attempt that took it
-                    log.get().warning("lease.lost", entry_id=step.entry.entry_id)
-            elif reply not in _VERDICTS:
-                entry_id = step.entry.entry_id
-                log.get().error("entry.failed", entry_id=entry_id, problem=str(reply))
+            if reply != b"LOST" and reply not in _VERDICTS:
+                entry_id, problem = step.entry.entry_id, str(reply)
+                log.get().error("entry.failed", entry_id=entry_id, problem=problem)
                 if isinstance(step, _Ending):
-                    failed.append(self._redeliver(step.entry))
+                    trouble = Trouble(DocmillError.code, problem, is_retryable=True)
+                    failed.append(self._fail(step.entry, trouble))
         if failed:
             self._send(failed)
 
@@ -208,15 +243,19 @@ class PreprocessWorker:
     def _run(self, calls: Sequence[_Call]) -> list[Any]:
         if not calls:
             return []
-        with self._process.client.pipeline(transaction=False) as pipe:
+
+        def queue(pipe: Any) -> None:
             for call in calls:
                 owned = (call.entry.stream, GROUP, self._process.consumer, call.entry.entry_id)
                 self._scripts.call(call.script, *owned, *call.arguments, pipe=pipe)
-            replies: list[Any] = pipe.execute(raise_on_error=False)
-        for reply in replies:
-            if isinstance(reply, redis.RedisError) and is_outage(reply):
-                raise reply
-        return replies
+
+        return run_pipelined(self._process.client, queue)
+
+
+def _is_suspect(entry: Entry) -> bool:
+    """Whether the entry was delivered before."""
+    deliveries = entry.fields.get(b"n", b"")
+    return deliveries.isdigit() and int(deliveries) > 1
 
 
 def _open(entry: Entry) -> Header:
@@ -261,7 +300,11 @@ def work(process: Process) -> None:
         files.name, files.version, files.context_len, process.settings.max_document_bytes
     )
     preprocessor = Preprocessor(load_tokenizer(files), served, clock=time.monotonic)
-    PreprocessWorker(process, files, preprocessor).serve()
+    try:
+        PreprocessWorker(process, files, preprocessor).serve()
+    except BrokerUnavailable as error:
+        log.get().warning("leases.left", problem=error.message)
+        sys.exit(EXIT_LEFT)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,18 @@
 
 Decides who counts as dead: a consumer whose heartbeat has been missing for some seconds, as seen
 from Redis itself. The moment it was first missed is kept in Redis, so that any process may look
-next, and after a restart of Redis the living have time to show themselves. Every step is fenced by
-its script, so that two reapers at once do no harm. May import redis, docmill and workers.registry.
+next, and after a restart of Redis the living have time to show themselves. One reaper leads a shard
+at a time; its token fences every entry it hands back, so that one that was paused in mid-round does
+nothing to what another has handed out since. All writes are scripts that a full memory does not
+stop. May import redis, docmill and workers.registry.
 """
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import redis
-from redis.exceptions import LockError
 
 from docmill.errors import JobDeadLettered
 from docmill.keys import GROUP, TIERS, Keys
@@ -19,8 +21,8 @@ from docmill.scripts import Scripts
 from docmill.wire import Body, Failure
 from workers.registry import buckets_by_version
 
-#: How long one reaper may work before another takes over; renewed while it works.
-_LOCK_S = 2.0
+#: How long one reaper leads without a sign of life: a killed one's shard is another's that soon.
+_LEAD_MS = 2000
 #: Entries handed back per round trip.
 _CHUNK = 100
 #: A missed heartbeat is forgotten after this many confirmation times without a look at it.
@@ -60,89 +62,85 @@ def reap(client: Any, keys: Keys, *, confirm_s: float, max_deliveries: int) -> R
 
     Cost: two round trips when all are alive.
     """
-    lock = client.lock(keys.reaper, timeout=_LOCK_S, blocking=False)
-    if not lock.acquire():
-        return Report()
-    try:
-        return _Reaper(client, keys, lock, max_deliveries).reap(confirm_s)
-    except LockError:  # it took too long: somebody else goes on
-        return Report()
-    finally:
-        _let_go(lock)
-
-
-def _let_go(lock: Any) -> None:
-    try:
-        lock.release()
-    except LockError:
-        return  # it lapsed; its next owner's is not ours to release
+    return _Reaper(client, keys, max_deliveries).reap(confirm_s)
 
 
 class _Reaper:
-    def __init__(self, client: Any, keys: Keys, lock: Any, max_deliveries: int) -> None:
+    def __init__(self, client: Any, keys: Keys, max_deliveries: int) -> None:
         self._client = client
         self._keys = keys
-        self._lock = lock
         self._max_deliveries = max_deliveries
         self._scripts = Scripts(client, keys.prefix)
+        self._holder = secrets.token_hex(8)
+        message = (
+            f"given up after {max_deliveries} deliveries: each time the worker that had it died; "
+            "the dead letters hold it"
+        )
+        failure = Failure(code=JobDeadLettered.code, message=message)
+        self._told = (failure.code, Body(outcome="failed", error=failure).encode(), message, "")
 
     def reap(self, confirm_s: float) -> Report:
+        token = self._lead()
+        if not token:
+            return Report()
+        try:
+            return self._reap(token, confirm_s)
+        finally:
+            self._scripts.call("resign", self._holder)
+
+    def _lead(self) -> int:
+        token: int = self._scripts.call("lead", self._holder, _LEAD_MS)
+        return token
+
+    def _reap(self, token: int, confirm_s: float) -> Report:
         groups = consumers_by_stream(self._client, streams(self._client, self._keys))
         listed = {name.decode() for name in self._client.hkeys(self._keys.consumers)}
         dead = self._confirmed_dead(sorted(listed.union(*groups.values())), confirm_s)
-        replies: list[Any] = []
-        for stream, consumers in groups.items():
-            for consumer in consumers & dead:
-                replies += self._hand_back(stream, consumer)
-                heartbeat = self._keys.heartbeat(consumer)
-                self._scripts.call("forget", stream, GROUP, consumer, heartbeat)
-        if dead:
+        if not dead:
+            return Report()
+        replies = [
+            reply
+            for stream, consumers in groups.items()
+            for consumer in consumers & dead
+            for reply in self._hand_back(token, stream, consumer)
+        ]
+        forgotten: tuple[str, ...] = ()
+        if self._lead() == token:  # else another goes on where this one was
             self._client.hdel(self._keys.consumers, *dead)
-        return Report(replies.count(b"BACK"), replies.count(b"DEAD"), tuple(sorted(dead)))
+            self._client.delete(*map(self._keys.alone, dead))
+            forgotten = tuple(sorted(dead))
+        return Report(replies.count(b"BACK"), replies.count(b"DEAD"), forgotten)
 
     def _confirmed_dead(self, consumers: Sequence[str], confirm_s: float) -> set[str]:
         """Return those missing for long; remember who is newly missing, forget who is back."""
         if not consumers:
             return set()
-        heartbeats = self._client.mget([self._keys.heartbeat(name) for name in consumers])
-        alive = [name for name, at in zip(consumers, heartbeats, strict=True) if at is not None]
-        if alive:
-            self._client.delete(*map(self._keys.absent, alive))
-        missing = sorted(set(consumers) - set(alive))
-        return {name for name in missing if self._missing_s(name, confirm_s) >= confirm_s}
+        missing_ms = self._scripts.call("missing", int(_MEMORY * confirm_s * 1000), *consumers)
+        return {
+            name for name, ms in zip(consumers, missing_ms, strict=True) if ms >= confirm_s * 1000
+        }
 
-    def _missing_s(self, consumer: str, confirm_s: float) -> float:
-        absent, memory_ms = self._keys.absent(consumer), int(_MEMORY * confirm_s * 1000)
-        self._client.set(absent, 1, nx=True, px=memory_ms)
-        missing_ms: int = memory_ms - self._client.pttl(absent)
-        return missing_ms / 1000
+    def _hand_back(self, token: int, stream: str, consumer: str) -> Iterator[Any]:
+        """Hand back everything pending for a consumer, then forget it; yield the replies.
 
-    def _hand_back(self, stream: str, consumer: str) -> Iterator[Any]:
-        """Hand back everything pending for a consumer; yield the script's replies."""
-        body = _given_up(self._max_deliveries).encode()
+        What a preprocessing worker did alone is what it died of, if anything: only that counts.
+        """
+        alone = self._client.get(self._keys.alone(consumer))
         heartbeat, since = self._keys.heartbeat(consumer), "-"
-        while True:
-            self._lock.reacquire()
+        while self._lead() == token:
             pending = self._client.xpending_range(stream, GROUP, since, "+", _CHUNK, consumer)
             if not pending:
+                self._scripts.call("forget", stream, GROUP, consumer, heartbeat)
                 return
             with self._client.pipeline(transaction=False) as pipe:
                 for entry in pending:
-                    owned = (stream, GROUP, consumer, entry["message_id"], heartbeat)
-                    self._scripts.call(
-                        "redeliver", *owned, 1, self._max_deliveries, body, pipe=pipe
-                    )
+                    owned = (stream, GROUP, consumer, entry["message_id"])
+                    counted = int(alone in (None, entry["message_id"]))
+                    told = (counted, self._max_deliveries, 0, *self._told, heartbeat, token)
+                    self._scripts.call("redeliver", *owned, *told, pipe=pipe)
                 yield from pipe.execute(raise_on_error=False)
             # an entry that could not be handed back is passed over, not tried for ever
             since = "(" + pending[-1]["message_id"].decode()
-
-
-def _given_up(max_deliveries: int) -> Body:
-    message = (
-        f"given up after {max_deliveries} deliveries: each time the worker that had it died; "
-        "the dead letters hold it"
-    )
-    return Body(outcome="failed", error=Failure(code=JobDeadLettered.code, message=message))
 
 
 def streams(client: Any, keys: Keys) -> list[str]:

@@ -27,11 +27,15 @@ class ServedModel:
 
 
 def register(client: Any, keys: Keys, version: str, model: ServedModel) -> int:
-    """Tell what is served; return how many buckets the version has or ever had."""
-    known = _num_buckets(client.hget(keys.models, version))
-    num_buckets = max(known, model.num_buckets)
-    record = asdict(model) | {"num_buckets": num_buckets}
-    client.hset(keys.models, version, msgpack.packb(record))
+    """Tell what is served; return how many buckets the version has or ever had.
+
+    What is known already is not written again, so that a worker can start while memory is full.
+    """
+    known = client.hget(keys.models, version)
+    num_buckets = max(_num_buckets(known), model.num_buckets)
+    record = msgpack.packb(asdict(model) | {"num_buckets": num_buckets})
+    if record != known:
+        client.hset(keys.models, version, record)
     return num_buckets
 
 

@@ -16,6 +16,7 @@ from docmill.errors import DocmillError, JobDeadLettered
 #: Before the second try; twice as long before each further one.
 BASE_S = 1.0
 MAX_S = 60.0
+_MAX_MESSAGE_LEN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,23 @@ class GiveUp:
     message: str
 
 
-def trouble(error: Exception) -> Trouble:
-    """Return what an exception means for the document at hand."""
+def trouble(error: Exception, strangers_code: str = DocmillError.code) -> Trouble:
+    """Return what an exception means for the document at hand.
+
+    Args:
+        error: What was raised.
+        strangers_code: The code to tell when it is not one of ours.
+    """
+    trace = trace_digest(error)
     if isinstance(error, DocmillError):
-        return Trouble(error.code, error.message, error.retryable, trace_digest(error))
-    message = f"{type(error).__name__}: {error}"
-    return Trouble(DocmillError.code, message, is_retryable=True, trace=trace_digest(error))
+        return Trouble(error.code, _told(error.message), error.retryable, trace)
+    message = _told(f"{type(error).__name__}: {error}")
+    return Trouble(strangers_code, message, is_retryable=True, trace=trace)
+
+
+def _told(message: str) -> str:
+    """Return a message as Redis takes it: of some length, and without lone surrogates."""
+    return message[:_MAX_MESSAGE_LEN].encode("utf-8", "replace").decode()
 
 
 def decide(

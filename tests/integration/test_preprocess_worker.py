@@ -301,9 +301,44 @@ def test_a_fault_of_ours_costs_one_document(
 
     _work_off(worker, desk)
 
+    assert {"r0", "r2"} == set(desk.ready())
+    assert [] == desk.codes()
+    assert 1 == desk.client.zcard(desk.keys.later)
+
+    wait_until(lambda: desk.scripts.call("due", 10) == 1)
+    _work_off(worker, desk)
+
     assert ["delivery_limit"] == desk.codes()
     assert [b"delivery_limit"] == desk.reasons_of_dead()
-    assert {"r0", "r2"} == set(desk.ready())
+    ((_, letter),) = desk.client.xrange(desk.keys.dead)
+    assert letter[b"error"].endswith(b"RuntimeError: a fault of ours")
+    assert 12 == len(letter[b"trace"])
+
+
+def test_what_was_delivered_before_is_prepared_alone(
+    make_worker: Callable[..., PreprocessWorker], desk: Desk, tokenizer: ModelTokenizer
+) -> None:
+    """Each by itself, before the others, and Redis knows which one it is at every moment."""
+    seen: list[tuple[list[str], bytes | None]] = []
+
+    def note(batch: Any) -> None:
+        names = [submission.header.custom_id for submission in batch]
+        seen.append((names, desk.client.get(desk.keys.alone("c1"))))
+
+    intake = desk.keys.intake("batch")
+    for number in range(4):
+        desk.submit(number, b"text %d" % number)
+    for entry_id, fields in desk.client.xrange(intake)[:2]:
+        desk.client.xdel(intake, entry_id)
+        desk.client.xadd(intake, fields | {b"n": b"2"})
+    suspects = [entry_id for entry_id, _ in desk.client.xrange(intake)[2:]]
+
+    worker = make_worker(preprocessor=_Hooked(tokenizer, note))
+    worker._count = 4
+    _work_off(worker, desk)
+
+    assert [(["c0"], suspects[0]), (["c1"], suspects[1]), (["c2", "c3"], None)] == seen
+    assert {"r0", "r1", "r2", "r3"} == set(desk.ready())
 
 
 def test_an_entry_taken_over_is_left_alone(

@@ -59,8 +59,10 @@ def test_lua_builds_the_same_names() -> None:
         ("open", [KEYS.jobs]),
         ("forget", [KEYS.consumers]),
         ("beat", [KEYS.heartbeat(""), KEYS.consumers]),
+        ("alone", [KEYS.alone("")]),
+        ("missing", [KEYS.absent(""), KEYS.heartbeat("")]),
     ],
-    ids=["open", "forget", "beat"],
+    ids=["open", "forget", "beat", "alone", "missing"],
 )
 def test_scripts_build_the_same_names(script: str, keys: list[str]) -> None:
     """A key that only one script uses is the one that keys.py defines."""

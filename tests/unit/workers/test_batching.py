@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from workers.batching import (
     DEEP,
+    LULL_S,
     MAX_PASSES,
     MAX_TURNOVERS,
-    REST_S,
     Limits,
     Waiting,
     next_turn,
@@ -51,11 +51,16 @@ def test_nothing_waits_for_an_empty_window() -> None:
     assert (turn.batch, turn.wait_s) == (None, None)
 
 
-def test_a_shallow_bucket_waits_for_more() -> None:
-    """A few young rows wait until the oldest has waited long enough."""
+def test_a_shallow_bucket_waits_while_more_keep_coming() -> None:
+    """Rows that follow each other wait together, until there is a lull or one waited too long."""
     window = {0: [_row(since=1.0), _row(since=1.2)]}
 
-    assert next_turn(window, 1.3, LIMITS).wait_s == pytest.approx(0.2)
+    assert next_turn(window, 1.2, LIMITS).wait_s == pytest.approx(LULL_S)
+    assert next_turn(window, 1.2 + LULL_S, LIMITS).batch is not None
+
+    window[0].append(_row(since=1.495))
+
+    assert next_turn(window, 1.495, LIMITS).wait_s == pytest.approx(0.005)
     assert next_turn(window, 1.5, LIMITS).batch is not None
 
 
@@ -63,9 +68,9 @@ def test_a_lone_row_that_finds_the_engine_at_rest_runs_at_once() -> None:
     """On an idle system nobody waits for company that is not in sight."""
     window = {0: [_row(since=1.0)]}
 
-    assert next_turn(window, 1.0, LIMITS, idle_since=1.0 - REST_S).batch is not None
-    assert next_turn(window, 1.0, LIMITS, idle_since=1.0 - REST_S / 2).batch is None
-    assert next_turn(window, 1.2, LIMITS, idle_since=1.0 + REST_S).batch is None
+    assert next_turn(window, 1.0, LIMITS, idle_since=1.0 - LULL_S).batch is not None
+    assert next_turn(window, 1.0, LIMITS, idle_since=1.0 - LULL_S / 2).batch is None
+    assert next_turn(window, 1.0, LIMITS, idle_since=1.0 + LULL_S).batch is None
 
 
 def test_a_row_that_was_delivered_before_runs_alone() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from docmill.errors import DecodeError, UnsupportedSchema
 from docmill.wire import Header, Prepared
-from workers.batching import Limits
+from workers.batching import LULL_S, Limits
 from workers.leases import Lease, Window, open_entry
 from workers.streams import Entry
 
@@ -123,11 +123,11 @@ def test_a_lone_row_does_not_wait_on_an_idle_system() -> None:
     assert window.next_batch(0.0) is not None
 
     window.add(0, 1, [_lease(2)])
-    now = 2.0
+    now += LULL_S / 2
 
     assert window.next_batch(0.0) is None  # the batch has just ended, so more may be on its way
 
-    now = 6.0
+    now += LULL_S
 
     assert window.next_batch(0.0) is not None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from docmill import scripts
 from docmill.keys import Keys
 from tests.support.wait import wait_until
 from workers.lifecycle import Presence, Progress, consumer_name, wall_clock
@@ -47,20 +48,23 @@ class FakeClient:
         """Return a pipeline."""
         return FakePipeline(self)
 
-    def set(self, key: str, value: int, px: int) -> None:
+    def register_script(self, source: str) -> Any:
+        """Return the only script that a heartbeat runs."""
+        assert source == scripts.source("beat")
+        return self._beat
+
+    def _beat(self, keys: list[str], args: list[Any], client: None) -> bytes:
         """Take a heartbeat."""
         if self.is_away:
             raise ConnectionError("away")
+        consumer, self.ttl_ms, shown = args
         self.num_beats += 1
-        self.ttl_ms = px
+        self.consumers[consumer] = json.loads(shown)
+        return b"OK"
 
     def delete(self, key: str) -> None:
         """Forget the heartbeat."""
         self.ttl_ms = 0
-
-    def hset(self, key: str, field: str, value: str) -> None:
-        """Show a consumer."""
-        self.consumers[field] = json.loads(value)
 
     def hdel(self, key: str, field: str) -> None:
         """Take a consumer off the list."""
