@@ -100,7 +100,7 @@ RedisUrl = Annotated[
     typer.Option(
         envvar="DOCMILL_REDIS_URL",
         metavar="URL",
-        help="redis://, rediss:// (TLS), unix:// or redis+sentinel://…",
+        help="redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://…",
         rich_help_panel=_WHERE,
     ),
 ]
