@@ -32,7 +32,7 @@ def main() -> int:
     say(f"CHAOS_SEED={seed}")
     folder = Path(tempfile.mkdtemp(prefix="dm-chaos-"))
     if options.redelivery:
-        is_sound = measure(folder, seed, options.kills)
+        is_sound = measure(seed, options.kills)
     else:
         is_sound = rage(folder, Plan(seed, options.kills, round_kills=options.round))
     if is_sound:
@@ -51,11 +51,11 @@ def rage(folder: Path, plan: Plan) -> bool:
     return tally.verdict.is_clean
 
 
-def measure(folder: Path, seed: str, num_kills: int) -> bool:
+def measure(seed: str, num_kills: int) -> bool:
     """Measure redelivery at the default settings; return whether it is fast enough."""
     found = {
-        "idle": when_idle(folder / "idle", seed, num_kills),
-        "load": under_load(folder / "load", seed, num_kills),
+        "idle": when_idle(seed, num_kills),
+        "load": under_load(seed, num_kills),
     }
     for name, times_s in found.items():
         say(f"redelivery_s ({name}): {figures(times_s)}")

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -22,9 +23,12 @@ from tests.chaos.mortal import Fate, live
 #: Imported once by the parent of all: what the workers import, and they themselves.
 _WARM = (
     *("tests.chaos.mortal", "tests.chaos.customer", "tests.support.slow_engine_worker"),
+    "tests.chaos.odd_engine",
     *("workers.preprocess_worker", "workers.engine_worker", "workers.control"),
     *("docmill.submission", "docmill.job", "docmill.progress", "docmill.intake.values"),
 )
+#: A child imports its starter's main module as well, where that is a script.
+_MAIN = frozenset(("pytest",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,12 @@ class Member:
             os.kill(self.pid, number)
 
     @property
+    def last(self) -> str:
+        """The last line of its log."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return lines[-1] if lines else "it said nothing"
+
+    @property
     def died(self) -> bool:
         """Whether it was killed, by itself or from outside."""
         return self.process.exitcode == -signal.SIGKILL
@@ -103,7 +113,7 @@ class Crew:
         self._seed = seed
         self._numbers = itertools.count()
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(list(_WARM))
+        self._context.set_forkserver_preload([*_WARM, *_MAIN.intersection(sys.modules)])
 
     def start(self, post: Post) -> Member:
         """Start a process at a post."""

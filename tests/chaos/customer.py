@@ -60,7 +60,7 @@ def _follow(job: Job, pile: Pile) -> list[tuple[str, str, str | None]]:
         if len(seen) == 1 and pile.whim == "cancels":
             job.cancel()
         if len(seen) == 1 and pile.whim == "picks":
-            job.cancel(*pile.picked)
+            job.cancel(pile.picked)
     return seen
 
 

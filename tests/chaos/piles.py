@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from docmill.errors import Reason
-from docmill.job import Job
 from docmill.results import Result
 from docmill.wire import Header, Spec
 from engine.base import Row, Sampling
@@ -53,8 +52,6 @@ class Pile:
     @property
     def whim(self) -> Whim:
         """Most just wait; of eight, one job is cancelled, one in part, and one is paused."""
-        if not hasattr(Job, "pause"):
-            return "cancels" if self.number % 8 == 2 else "patient"
         whims: dict[int, Whim] = {2: "cancels", 5: "picks", 6: "pauses"}
         return whims.get(self.number % 8, "patient")
 

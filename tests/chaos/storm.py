@@ -23,20 +23,20 @@ from tests.chaos.audit import Audit, Verdict
 from tests.chaos.crew import Crew, Member, Post
 from tests.chaos.customer import EXIT_AGAIN
 from tests.chaos.piles import Pile
+from tests.chaos.scene import NAMESPACE
 from tests.chaos.watch import Watch
 from tests.support.proxy import Proxy, running_proxy
 from workers.redis_server import RedisServer, start_embedded
 
-NAMESPACE = "chaos"
 #: Moments (four to a command) after which a process dies by itself; see `mortal.Fate`.
-_WORKER_SPAN, _CONTROL_SPAN, _CUSTOMER_SPAN = (15, 2000), (15, 4000), (15, 20_000)
+_WORKER_SPAN, _CONTROL_SPAN, _CUSTOMER_SPAN = (15, 2000), (15, 12_000), (15, 10_000)
 _NUM_CUSTOMERS = 3
 _HEARTBEAT_TTL_S = 1.0
 #: Longer than it takes to give a frozen worker's entries away: its heartbeat's lifetime, the
 #: reaper's confirmation and a round of it.
 _FROZEN_S = 2.5 * _HEARTBEAT_TTL_S
 #: How long all may take to end once nothing is injured any more.
-_CALM_S, _SETTLE_S, _FRESH_S = 60.0, 20.0, 10.0
+_CALM_S, _SETTLE_S, _FRESH_S = 40.0, 20.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +215,10 @@ class Storm:
             self.tally.kills[member.role] += 1
             self.watch.died(member.pid)
         elif status != 0 and not (is_customer and status == EXIT_AGAIN):
-            self.tally.verdict.faults.append(f"{member.log.name} ended by itself: {status}")
-        if not is_customer or status != 0:
+            self.tally.verdict.faults.append(
+                f"{member.log.name} ended with {status}: {member.last}"
+            )
+        if not is_customer or status in (EXIT_AGAIN, -signal.SIGKILL):
             self._crew.start(member.post)
 
     def _later(self, delay_s: float, act: Callable[[], object]) -> None:

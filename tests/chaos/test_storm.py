@@ -19,6 +19,8 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+# far more than it takes: what is wrong is to be told by the storm, not by the clock
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("part", range(3))
 def test_nothing_is_lost_or_doubled_in_a_storm(folder: Path, part: int) -> None:
     """Whatever is killed, frozen or cut off, each document has one result, and the right one.

@@ -43,15 +43,18 @@ class Watch:
         """Whether everything that was followed has left."""
         return not self._estates
 
-    def died(self, pid: int) -> None:
-        """Follow what the process with this id holds; call it as soon as it is dead."""
+    def died(self, pid: int) -> int:
+        """Follow what the process with this id holds; call it as soon as it is dead.
+
+        Returns on how many streams it holds something.
+        """
         now = time.monotonic()
         try:
-            for stream, consumer in self._of(pid):
-                if self._pending(stream, consumer):
-                    self._estates.append(_Estate(stream, consumer, now))
+            found = [_Estate(*pair, now) for pair in self._of(pid) if self._pending(*pair)]
         except (redis.RedisError, OSError):
-            return  # Redis is down as well: this one is not measured
+            return 0  # Redis is down as well: this one is not measured
+        self._estates += found
+        return len(found)
 
     def num_held(self, pid: int) -> int:
         """Return how many streams hold something for the process with this id."""
