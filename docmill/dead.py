@@ -85,7 +85,7 @@ class DeadLetter:
             submitted_at=header.submitted_at if header else 0.0,
             size=_number(found.get(b"size")) if payload is None else len(payload),
             source=header.source if header else None,
-            history=tuple(text(b"history").splitlines()),
+            history=tuple(filter(None, text(b"history").split("\n"))),
             payload=payload,
             is_prepared=b"p" in found and b"d" not in found,
         )

@@ -67,7 +67,7 @@ class SpecBook:
         options = options or {}
         try:
             key: bytes = msgpack.packb(sorted(options.items()))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise JobRejected(f"options cannot be used: {error}") from error
         found = self._known.get(key)
         if found is None:
@@ -106,6 +106,8 @@ def build_spec(options: Mapping[str, Any]) -> Spec:
         raise JobRejected(_first_problem(error)) from error
     except UnicodeEncodeError as error:
         raise JobRejected("prompt, messages or stop hold half a surrogate pair") from error
+    except OverflowError as error:
+        raise JobRejected("a number has more than 64 bits") from error
     return spec
 
 

@@ -12,6 +12,11 @@ from docmill.intake.base import OPTIONS, Document, Item, Refusal, id_problem
 from docmill.intake.files import read
 from docmill.intake.openai_batch import UnsupportedRequest, parse_request
 
+#: How many items each level of a caller's own source may have, and how many levels: well inside of
+#: what readers of the wire format take.
+MAX_SOURCE_ITEMS = 10_000
+MAX_SOURCE_LEVELS = 16
+
 
 def items_of(documents: Any, max_document_bytes: int) -> Iterator[Item]:
     """Yield what `documents` holds as documents and refusals, one at a time.
@@ -61,11 +66,24 @@ def _field_problem(item: Item) -> str | None:
     source: Any = item.source
     text: Any = item.text if isinstance(item, Document) else ""
     encoding: Any = item.encoding if isinstance(item, Document) else ""
-    if source is not None and not isinstance(source, Mapping):
-        return "its source must be a mapping"
+    if source is not None and not (isinstance(source, Mapping) and _is_plain(source)):
+        return "its source must be a mapping of what JSON knows, and not deeply nested"
     if not isinstance(text, str | bytes):
         return f"its text must be str or bytes, got {type(text).__name__}"
     return None if isinstance(encoding, str) else "its encoding must be a name"
+
+
+def _is_plain(value: Any, levels: int = MAX_SOURCE_LEVELS) -> bool:
+    """Tell whether every reader of the wire format can read this."""
+    if value is None or isinstance(value, str | float | bool):
+        return True
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64
+    if not isinstance(value, Mapping | list | tuple) or not levels or len(value) > MAX_SOURCE_ITEMS:
+        return False
+    if not isinstance(value, Mapping):
+        return all(_is_plain(item, levels - 1) for item in value)
+    return all(isinstance(key, str) and _is_plain(value[key], levels - 1) for key in value)
 
 
 def _from_mapping(fields: Mapping[str, Any], number: int) -> Item:

@@ -26,6 +26,7 @@ from tests.support.canned_worker import CannedWorker, answering
     [
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "5"}, "max_tokens"),
+        ({"max_tokens": 2**64}, "64 bits"),
         ({"temperature": -1.0}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
         ({"top_p": 0.0}, "top_p"),
@@ -92,6 +93,16 @@ def test_a_document_without_any_prompt_is_an_error_record(
     assert results["a"].ok
     assert results["b"].error is not None
     assert "no prompt" in results["b"].error.message
+
+
+def test_numbers_that_do_not_fit_fail_alone(client: Client, worker: CannedWorker) -> None:
+    """A document's own option of more than 64 bits is its error record; its neighbours run."""
+    large = [{"id": name, "text": "x", name: 2**70} for name in ("seed", "max_tokens")]
+    job = client.submit([*large, ("b", "y")], prompt="Answer")
+    worker.step()
+
+    codes = {result.custom_id: result.error and result.error.code for result in job.results(5)}
+    assert {"seed": "bad_request", "max_tokens": "bad_request", "b": None} == codes
 
 
 def test_a_full_backlog_is_raised_on_request(

@@ -4,6 +4,8 @@ import json
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from docmill.dead import DeadLetter
 from docmill.wire import Header, Prepared
@@ -81,6 +83,19 @@ def test_what_cannot_be_read_is_empty(found: dict[bytes, bytes]) -> None:
     )
     assert () == letter.tokens
     json.dumps(letter.to_dict())
+
+
+@given(
+    found=st.dictionaries(st.sampled_from(sorted(ENTRY)) | st.just(b"?"), st.binary()),
+    payload=st.dictionaries(st.sampled_from([b"d", b"p"]), st.binary()),
+)
+def test_anything_can_be_read(found: dict[bytes, bytes], payload: dict[bytes, bytes]) -> None:
+    """No entry, however odd, keeps the others from being listed."""
+    letter = read(found | payload)
+
+    assert "1796024866123-0" == letter.id
+    json.dumps(letter.to_dict() | {"tokens": letter.tokens})
+    assert letter.payload == payload.get(b"d", payload.get(b"p"))
 
 
 def test_the_fields_tell_whose_letter_it_is_without_a_header() -> None:

@@ -8,6 +8,13 @@ from docmill.errors import Reason
 from docmill.intake.base import Document, Refusal
 from docmill.intake.values import item_of
 
+#: Lists in lists, far deeper than anybody needs.
+DEEP: Any = []
+for _ in range(100):
+    DEEP = [DEEP]
+
+SOURCE = {"file": "f", "line": 3, "tags": ["a", 1.5, None, True], "more": {"size": 2**64 - 1}}
+
 
 @pytest.mark.parametrize(
     ("value", "expected"),
@@ -22,6 +29,7 @@ from docmill.intake.values import item_of
             Document("a", "t", options={"seed": 1}),
         ),
         (Document("a", "t"), Document("a", "t")),
+        (Document("a", "t", source=SOURCE), Document("a", "t", source=SOURCE)),
         (Refusal("a", Reason.BAD_LINE, "m"), Refusal("a", Reason.BAD_LINE, "m")),
     ],
 )
@@ -44,6 +52,12 @@ def test_values_become_documents(value: Any, expected: Any) -> None:
         (Document("a", 5), "text must be str or bytes, got int"),  # type: ignore[arg-type]
         (Document("a", b"t", None), "encoding"),  # type: ignore[arg-type]
         (Document("a", "t", source="f"), "source"),  # type: ignore[arg-type]
+        (Document("a", "t", source={"digest": b"\xff"}), "source"),
+        (Document("a", "t", source={"at": {1: 2}}), "source"),
+        (Document("a", "t", source={"size": 2**64}), "source"),
+        (Document("a", "t", source={"when": object()}), "source"),
+        (Document("a", "t", source={"deep": DEEP}), "source"),
+        (Document("a", "t", source={"long": [0] * 70_000}), "source"),
     ],
 )
 def test_other_values_are_refused_with_their_place(value: Any, words: str) -> None:
