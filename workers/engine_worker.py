@@ -71,7 +71,6 @@ class EngineWorker:
         self._runner = Runner(process, engine, self._window, self._writer, self._serving)
         self._is_idle = threading.Event()
         self._registered_at = 0.0
-        self._has_left_some = False
 
     def serve(self) -> int:
         """Answer documents until the process is asked to stop; return its exit status."""
@@ -94,7 +93,10 @@ class EngineWorker:
         drainer.join()
         if self._runner.is_broken:
             return EXIT_FAULT  # a new process may find the device in order
-        return EXIT_LEFT if self._has_left_some else 0
+        return self._status()
+
+    def _status(self) -> int:
+        return EXIT_LEFT if self._window.num_held() else 0
 
     def _feeder(self, num_buckets: int) -> Feeder:
         return Feeder(
@@ -133,26 +135,27 @@ class EngineWorker:
         self._process.presence.announce("draining")
         # a reader still blocked would take again what is handed back
         feeder.join(max(_ENGINE_SHARE * grace_s, 2 * BLOCK_MS / 1000))
-        self._hand_back(self._window.take_waiting(), deadline)
-        if not self._has_left_some:
+        is_heard = self._hand_back(self._window.take_waiting(), min(_PATIENCE_S, grace_s))
+        if is_heard:  # else no result could be told
             engine_s = deadline - (1 - _ENGINE_SHARE) * grace_s - time.monotonic()
             self._is_idle.wait(max(0.0, engine_s))
         has_finished = self._is_idle.is_set()
-        self._writer.close(min(_PATIENCE_S, deadline - time.monotonic()))
-        self._hand_back(self._window.held(), deadline)
+        left_s = min(_PATIENCE_S, deadline - time.monotonic()) if is_heard else 0.0
+        self._writer.close(left_s)
+        self._hand_back(self._window.held(), left_s)
         if not has_finished:  # the engine cannot be interrupted, and nobody waits for it any more
             self._process.presence.leave()
             log.get().info("worker.stopped", consumer=self._process.consumer)
-            os._exit(EXIT_LEFT if self._has_left_some else 0)
+            os._exit(self._status())
 
-    def _hand_back(self, leases: Sequence[Lease], deadline: float) -> None:
+    def _hand_back(self, leases: Sequence[Lease], patience_s: float) -> bool:
         """Let others have these entries now, without counting a delivery.
 
-        Redis is asked even when there is nothing to hand back: whether it can be told the results
-        of what runs decides whether to wait for them.
+        Redis is asked even when there is nothing to hand back; False when it does not answer within
+        `patience_s`.
         """
         scripts = Scripts(self._process.client, self._process.keys.prefix)
-        give_up_at = min(deadline, time.monotonic() + _PATIENCE_S)
+        give_up_at = time.monotonic() + patience_s
 
         def queue(pipe: Any) -> None:
             pipe.ping()
@@ -168,13 +171,12 @@ class EngineWorker:
                 lambda: time.monotonic() > give_up_at,
             )
         except BrokerUnavailable as error:
-            self._has_left_some = True
             log.get().warning("leases.left", count=len(leases), problem=str(error))
-            return
-        self._has_left_some = False
+            return False
         self._window.release((lease.stream, lease.entry_id) for lease in leases)
         if leases:
             log.get().info("leases.handed_back", count=len(leases))
+        return True
 
 
 def work(process: Process, create: engines.Factory = engines.create) -> None:

@@ -1,5 +1,6 @@
 """The engine worker: every ready document gets exactly one result, whatever the engine does."""
 
+import json
 import shutil
 import signal
 import tempfile
@@ -13,7 +14,7 @@ import msgpack
 import pytest
 
 from docmill.connection import connect
-from docmill.errors import EngineError, NonFiniteLogits
+from docmill.errors import DeviceOutOfMemory, EngineError, NonFiniteLogits
 from docmill.keys import GROUP, Keys
 from docmill.wire import Body, Prepared
 from engine.base import Event, Refill, Row, Step
@@ -23,7 +24,7 @@ from tests.support.processes import running
 from tests.support.ready_documents import NOW, Documents
 from tests.support.wait import wait_until
 from workers import engine_worker
-from workers.lifecycle import wall_clock
+from workers.lifecycle import EXIT_LEFT, wall_clock
 from workers.redis_server import start_embedded
 
 POISON = [7, 7, 7]
@@ -290,6 +291,114 @@ def test_a_failed_row_keeps_its_code(documents: Documents, redis_url: str, keys:
     assert len(seen) == 1
 
 
+def test_a_passing_failure_is_tried_again_later(
+    documents: Documents, redis_url: str, keys: Keys
+) -> None:
+    """What may get better waits its time, counts a delivery, and is answered then."""
+    failures = [DeviceOutOfMemory("none left"), DeviceOutOfMemory("none left")]
+    documents.put(["a"])
+    with serving(
+        FakeEngine(fault=lambda row: failures.pop() if failures else None), redis_url, keys
+    ):
+        for _ in range(2):
+            wait_until(lambda: documents.scripts.call("due", 10) == 1)
+        bodies = _wait_for_results(documents, 1)
+
+    assert bodies["a"].outcome == "succeeded"
+    assert documents.counts() == {"submitted": 1, "succeeded": 1}
+    assert documents.client.xlen(keys.dead) == 0
+
+
+def test_a_passing_failure_ends_at_the_limit(
+    documents: Documents, redis_url: str, keys: Keys
+) -> None:
+    """After the last delivery the result and the dead letter say how often, and what happened."""
+    documents.put(["a"])
+    engine = FakeEngine(fault=lambda row: DeviceOutOfMemory("none left"))
+    with serving(engine, redis_url, keys, max_deliveries=2):
+        wait_until(lambda: documents.scripts.call("due", 10) == 1)
+        bodies = _wait_for_results(documents, 1)
+
+    error = bodies["a"].error
+
+    assert error is not None
+    assert error.code == "delivery_limit"
+    assert "2 deliveries; at last device_out_of_memory: none left" in error.message
+    ((_, letter),) = documents.client.xrange(keys.dead)
+    assert (letter[b"reason"], letter[b"n"]) == (b"delivery_limit", b"2")
+
+
+def test_a_dead_letter_leads_to_its_traceback(
+    documents: Documents, redis_url: str, keys: Keys, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its digest stands beside the traceback in the log."""
+    documents.put(["a"], prompt=POISON)
+    with serving(MisbehavingEngine(_raise(ValueError("a bug"))), redis_url, keys, max_deliveries=1):
+        _wait_for_results(documents, 1)
+
+    ((_, letter),) = documents.client.xrange(keys.dead)
+    lines = map(json.loads, capsys.readouterr().out.splitlines())
+    logged = [line for line in lines if line.get("trace") == letter[b"trace"].decode()]
+
+    assert any("ValueError: a bug" in line.get("exception", "") for line in logged)
+
+
+def test_what_was_delivered_before_runs_alone(
+    documents: Documents, redis_url: str, keys: Keys
+) -> None:
+    """It meets no neighbour in its batch, neither from the start nor by a refill."""
+    batches: list[set[str]] = []
+
+    class Recorder(FakeEngine):
+        def run(
+            self, rows: Sequence[Row], refill: Refill | None = None, step: Step | None = None
+        ) -> Iterator[Event]:
+            batches.append({row.row_id for row in rows})
+            if refill is not None:
+                batches[-1] |= {row.row_id for row in refill(8)}
+            return super().run(rows, None, step)
+
+    documents.put([f"d{number}" for number in range(9)])
+    suspects = set()
+    for entry_id, fields in documents.client.xrange(documents.ready())[:3]:
+        documents.client.xdel(documents.ready(), entry_id)
+        again = documents.client.xadd(documents.ready(), fields | {b"n": b"2"})
+        suspects.add(f"{documents.ready()}/{again.decode()}")
+    with serving(Recorder(), redis_url, keys, max_rows=4):
+        _wait_for_results(documents, 9)
+
+    alone = [batch for batch in batches if len(batch) == 1]
+
+    assert [batch for batch in batches if batch & suspects and len(batch) > 1] == []
+    assert suspects <= set().union(*alone)
+    assert max(map(len, batches)) > 1
+
+
+@pytest.mark.parametrize("custom_ids", [(), ("long",)], ids=["job", "single"])
+def test_a_cancelled_document_that_runs_is_stopped(
+    documents: Documents, redis_url: str, keys: Keys, custom_ids: tuple[str, ...]
+) -> None:
+    """Its job ends within about two seconds however long the answer is; neighbours are answered."""
+    documents.put(["long"])
+    documents.scripts.call("seal", "job")
+    documents.open("other")
+    documents.submit("neighbour", job_id="other")
+    documents.prepare()
+    # four tokens at least, of a second each
+    with serving(FakeEngine(token_delay_s=1.0), redis_url, keys):
+        wait_until(lambda: documents.counts().get("running") == 1)
+        wait_until(lambda: documents.counts("other").get("running") == 1)
+        documents.scripts.call("cancel", "job", *custom_ids)
+
+        wait_until(lambda: documents.client.hexists(keys.job("job"), "finished_at"), timeout_s=3.5)
+        wait_until(lambda: documents.num_results("other") == 1, timeout_s=20)
+
+    assert documents.counts() == {"submitted": 1, "cancelled": 1}
+    assert documents.results() == []
+    assert documents.counts("other") == {"submitted": 1, "succeeded": 1}
+    assert documents.backlog() == {"docs": 0, "bytes": 0}
+
+
 class GatedEngine(FakeEngine):
     """Answers nothing before its gate is opened."""
 
@@ -426,6 +535,22 @@ def test_sigterm_hands_back_what_cannot_end_in_time(
     assert documents.client.xpending(documents.ready(), GROUP)["pending"] == 0
     assert documents.counts() == {"submitted": 2}
     assert documents.client.hlen(keys.consumers) == 0
+
+
+def test_sigterm_while_redis_is_away_ends_soon(keys: Keys, redis_folder: Path) -> None:
+    """Nobody waits for a Redis that does not answer; the status says that entries were left."""
+    server = start_embedded(redis_folder)
+    client = connect(server.url)
+    documents = Documents(client, keys)
+    documents.put(["a", "b"])
+    settings = {"redis_url": server.url, "namespace": keys.namespace, "engine": "fake"}
+    with running("tests.support.slow_engine_worker", "60", grace_s=50, **settings) as process:
+        wait_until(lambda: documents.counts().get("running") == 2)
+        client.close()
+        server.stop()
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(8) == EXIT_LEFT
 
 
 def test_an_unusable_configuration_ends_the_process(keys: Keys) -> None:
