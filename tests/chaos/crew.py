@@ -86,10 +86,14 @@ class Member:
             os.kill(self.pid, number)
 
     @property
+    def text(self) -> str:
+        """What it has logged."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    @property
     def last(self) -> str:
         """The last line of its log."""
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return lines[-1] if lines else "it said nothing"
+        return self.text.rstrip().rpartition("\n")[2] or "it said nothing"
 
     @property
     def died(self) -> bool:

@@ -113,7 +113,7 @@ class Scene:
 
     def said(self, member: Member) -> list[str]:
         """Return the lines that a process has logged."""
-        return member.log.read_text(errors="replace").splitlines()
+        return member.text.splitlines()
 
 
 @contextmanager

@@ -1,0 +1,118 @@
+"""Processes that are asked to stop, at good moments and at bad ones (FLD-L10)."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.chaos.crew import Member
+from tests.chaos.scene import Scene, ends_within
+from tests.support.wait import wait_until
+
+PROMPT = "Answer"
+
+
+def _stop(member: Member, number: signal.Signals = signal.SIGTERM) -> None:
+    os.kill(member.pid, number)
+
+
+def _has_left_in_order(stage: Scene, member: Member) -> bool:
+    """Whether it ended with status 0, no traceback and no trace on the list."""
+    said = stage.said(member)
+    return (
+        member.process.exitcode == 0
+        and not any("Traceback" in line for line in said)
+        and not stage.shown(member)
+    )
+
+
+@pytest.mark.parametrize("name", ["preprocess-1", "engine-1", "control-1"])
+def test_an_idle_process_ends_at_once(stage: Scene, name: str) -> None:
+    """FLD-L10: SIGTERM ends a process that only waits for entries in under 2 s."""
+    member = stage.start(name)
+    stage.wait_until_ready(member)
+    _stop(member)
+
+    assert 2 > ends_within(member, 10)
+    assert _has_left_in_order(stage, member)
+
+
+@pytest.mark.parametrize("name", ["preprocess-1", "engine-1", "control-1"])
+def test_a_process_ends_while_redis_is_down(stage: Scene, name: str) -> None:
+    """FLD-L10: it need not wait for Redis to come back, whether it was there or not yet."""
+    early = stage.start(name, redis_url="unix:///nonexistent/redis.sock")
+    member = stage.start(name)
+    stage.wait_until_ready(member)
+    wait_until(lambda: early.log.exists() and "redis.failed" in early.last, what="it waits")
+    stage.server.process.kill()
+    stage.server.process.wait()
+    wait_until(lambda: "redis.failed" in "".join(stage.said(member)), what="it has noticed")
+    _stop(early)
+    _stop(member)
+
+    assert 3 > ends_within(early, 10)
+    assert 3 > ends_within(member, 10)
+    assert [0, 0] == [early.process.exitcode, member.process.exitcode]
+    assert not any("Traceback" in line for line in stage.said(early) + stage.said(member))
+
+
+def test_a_running_batch_is_finished_within_the_grace(stage: Scene) -> None:
+    """FLD-L10: what runs ends and is written; what waits is others' within two seconds."""
+    stopping = stage.start("slow-1", "2", max_rows=4)
+    stage.start_service()
+    stage.wait_until_ready(stopping)
+    with stage.docmill() as client:
+        job = client.submit([f"text {at}" for at in range(12)], prompt=PROMPT)
+        wait_until(lambda: job.status().running, what="it runs")
+        other = stage.start("engine-1")
+        stage.wait_until_ready(other)
+        _stop(stopping)
+        began = time.monotonic()
+        wait_until(lambda: not job.status().waiting, what="the other answers what waited")
+        others_s = time.monotonic() - began
+        results = list(job.results(timeout=20))
+
+    assert 2 > others_s
+    assert 12 == sum(result.ok for result in results)
+    assert 5 > ends_within(stopping, 10)
+    assert _has_left_in_order(stage, stopping)
+    assert "lease.lost" not in "".join(stage.said(stopping) + stage.said(other))
+
+
+def test_what_cannot_end_within_the_grace_is_handed_back(stage: Scene) -> None:
+    """FLD-L10: work that takes longer than the grace is another's in time, uncounted."""
+    stopping = stage.start("slow-1", "600", max_rows=4, grace_s=1)
+    stage.start_service(max_deliveries=1)
+    stage.wait_until_ready(stopping)
+    with stage.docmill() as client:
+        job = client.submit([f"text {at}" for at in range(12)], prompt=PROMPT)
+        wait_until(lambda: job.status().running, what="it runs")
+        stage.wait_until_ready(stage.start("engine-1", max_deliveries=1))
+        _stop(stopping)
+
+        assert 3 > ends_within(stopping, 10)
+        assert 0 == stopping.process.exitcode
+        assert 12 == sum(result.ok for result in job.results(timeout=10))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_it_at_once(stage: Scene, number: signal.Signals) -> None:
+    """FLD-L10: who asks twice waits for less than a second, whatever the worker is doing.
+
+    What it held is handed back as a dead worker's is.
+    """
+    stopping = stage.start("slow-1", "600", grace_s=60)
+    stage.start_service()
+    stage.wait_until_ready(stopping)
+    with stage.docmill() as client:
+        job = client.submit(["text"], prompt=PROMPT)
+        wait_until(lambda: job.status().running, what="it runs")
+        _stop(stopping, number)
+        wait_until(lambda: "worker.draining" in "".join(stage.said(stopping)), what="it drains")
+        _stop(stopping, number)
+
+        assert 1 > ends_within(stopping, 10)
+        assert 128 + number == stopping.process.exitcode
+        stage.start("engine-1")
+        assert [True] == [result.ok for result in job.results(timeout=20)]
