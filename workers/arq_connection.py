@@ -39,6 +39,9 @@ class _InShard:
 class _PipelineInShard(_InShard, Pipeline):  # type: ignore[misc]
     """What arq sends together."""
 
+    def __del__(self, *unused: Any) -> None:
+        """Do not complain of being left open by a cancelled job: the pool is closed as a whole."""
+
 
 class _ArqInShard(_InShard, ArqRedis):  # type: ignore[misc]
     """arq's client."""

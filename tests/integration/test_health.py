@@ -60,6 +60,17 @@ def test_the_command_tells_by_its_exit_status(
     )
 
 
+def test_a_worker_is_looked_for_in_its_own_shard(
+    redis_url: str, redis_client: Any, namespace: str
+) -> None:
+    """A container that serves the second shard is healthy when its worker there is."""
+    second = Keys(namespace, 1)
+    show(redis_client, second, "a-1-x")
+
+    assert (0, "") == check(redis_url, second, "engine", DOCMILL_SHARDS="2", DOCMILL_SHARD="1")
+    assert 1 == check(redis_url, second, "engine")[0]
+
+
 def test_a_redis_that_does_not_answer_is_unhealthy(keys: Keys) -> None:
     """Without Redis the check fails with one line that names the place."""
     status, said = check("redis://127.0.0.1:1/0", keys, "engine")
@@ -69,11 +80,11 @@ def test_a_redis_that_does_not_answer_is_unhealthy(keys: Keys) -> None:
     assert 1 == said.count("\n")
 
 
-def check(redis_url: str, keys: Keys, role: str) -> tuple[int, str]:
+def check(redis_url: str, keys: Keys, role: str, **more: str) -> tuple[int, str]:
     """Run the command as the containers do."""
     done = subprocess.run(
         [sys.executable, "-m", "workers.health", role],
-        env={"DOCMILL_REDIS_URL": redis_url, "DOCMILL_NAMESPACE": keys.namespace},
+        env={"DOCMILL_REDIS_URL": redis_url, "DOCMILL_NAMESPACE": keys.namespace, **more},
         capture_output=True,
         text=True,
         check=False,
