@@ -19,6 +19,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from tests.chaos.mortal import Fate, live
+from workers.lifecycle import EXIT_LEFT
 
 #: Imported once by the parent of all: what the workers import, and they themselves.
 _WARM = (
@@ -52,8 +53,8 @@ class Member:
     post: Post
     process: ForkServerProcess
     log: Path
-    was_killed: bool = False
     is_frozen: bool = False
+    is_asked: bool = False
 
     @property
     def pid(self) -> int:
@@ -68,8 +69,12 @@ class Member:
 
     def kill(self) -> None:
         """SIGKILL, from outside."""
-        self.was_killed = True
         self.process.kill()
+
+    def ask_to_stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """SIGTERM, as an operator does."""
+        self.is_asked = True
+        self._send(number)
 
     def freeze(self) -> None:
         """Stop it; it keeps everything and does nothing."""
@@ -94,6 +99,11 @@ class Member:
     def last(self) -> str:
         """The last line of its log."""
         return self.text.rstrip().rpartition("\n")[2] or "it said nothing"
+
+    @property
+    def is_gone_as_asked(self) -> bool:
+        """Whether it ended because it was asked to: also before it could listen."""
+        return self.is_asked and self.process.exitcode in (0, EXIT_LEFT, -signal.SIGTERM)
 
     @property
     def died(self) -> bool:

@@ -5,7 +5,6 @@ processes were killed, a truce, the audit. What a round proves: no accepted docu
 has two results, nothing is left over, and the service answers. May import everything.
 """
 
-import os
 import random
 import signal
 import time
@@ -214,7 +213,7 @@ class Storm:
         if member.died:
             self.tally.kills[member.role] += 1
             self.watch.died(member.pid)
-        elif status != 0 and not (is_customer and status == EXIT_AGAIN):
+        elif not (member.is_gone_as_asked or (is_customer and status in (0, EXIT_AGAIN))):
             self.tally.verdict.faults.append(
                 f"{member.log.name} ended with {status}: {member.last}"
             )
@@ -261,8 +260,8 @@ class Storm:
     def _stop(self) -> None:
         """Ask a worker to end, as an operator does."""
         member = self._pick("preprocess", "engine", "control")
-        if member and member.process.is_alive():
-            os.kill(member.pid, signal.SIGTERM)
+        if member and not member.is_asked:  # the second signal would end it at once
+            member.ask_to_stop()
 
     def _kill_redis(self) -> None:
         self._redis.process.kill()
