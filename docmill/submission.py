@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 import msgpack
+from redis.exceptions import ResponseError
 
 from docmill.connection import connection_error, is_out_of_memory
 from docmill.envelope import Envelope, Envelopes, Terms
@@ -203,21 +204,34 @@ class Submission:
         Neighbouring documents share one call: a call of its own costs Redis more than the document.
         """
         runs = _runs(self._chunk)
-        call, terms = self._link.scripts.call, self._terms
 
         def send() -> list[Any]:
+            if len(runs) == 1:
+                return [self._call_alone(runs[0])]
             pipe = self._link.client.pipeline(transaction=False)
             for run in runs:
-                if run[0].script == "submit":
-                    args = chain.from_iterable(envelope.args for envelope in run)
-                    call("submit", terms.job_id, terms.tier, *args, pipe=pipe)
-                else:
-                    call("reject", terms.job_id, *run[0].args, pipe=pipe)
+                self._call_for(run, pipe)
             replies: list[Any] = pipe.execute(raise_on_error=False)
             return replies
 
         replies = self._link.run(send)
         return list(chain.from_iterable(map(_verdicts, runs, replies)))
+
+    def _call_alone(self, run: list[Envelope]) -> Any:
+        """Make one call without a pipeline, which would first ask whether Redis has the script."""
+        try:
+            return self._call_for(run)
+        except ResponseError as error:
+            if is_out_of_memory(error):
+                return error
+            raise
+
+    def _call_for(self, run: list[Envelope], pipe: Any = None) -> Any:
+        script, job_id = run[0].script, self._terms.job_id
+        if script == "reject":
+            return self._link.scripts.call(script, job_id, *run[0].args, pipe=pipe)
+        args = chain.from_iterable(envelope.args for envelope in run)
+        return self._link.scripts.call(script, job_id, self._terms.tier, *args, pipe=pipe)
 
     def _settle(self, envelope: Envelope, reply: Any) -> list[Envelope]:
         """Take note of a final reply; a duplicate returns the error record to send for it."""
