@@ -33,7 +33,7 @@ from redis.exceptions import RedisError
 T = TypeVar("T")
 
 #: How long a task's job stays taken when its process dies.
-LEASE_S = 10.0
+LEASE_S = 8.0
 #: A task may take as long as it takes; arq wants a number.
 NO_LIMIT_S = 366 * 24 * 3600
 #: How long one scheduled round may take.
