@@ -102,6 +102,8 @@ def connect(
         client = redis.Redis.from_pool(_pool(url, settings, key))
         pool = client.connection_pool
         pool.connection_class(**pool.connection_kwargs)  # checks the options; sends nothing
+        if pool.connection_kwargs["socket_timeout"] != settings["socket_timeout"]:
+            pool.connection_kwargs["socket_timeout"] += block_s  # the URL's knows of no BLOCK
     except (ValueError, TypeError) as error:
         raise ConfigError(
             f"the Redis URL {masked(url)!r} cannot be used ({error}): {_FORMS}"

@@ -121,3 +121,13 @@ def test_want_of_memory_is_recognised() -> None:
     assert not is_out_of_memory(redis.ResponseError("no OOM"))
     assert is_out_of_memory(b"OOM command not allowed")
     assert not is_out_of_memory(b"OK")
+
+
+@pytest.mark.parametrize("scheme", ["redis://h", "unix:///s", "redis+sentinel://h/service"])
+def test_silence_is_allowed_while_a_read_blocks(scheme: str) -> None:
+    """FLD-O03: whatever silence the URL allows, a read that waits for entries may be longer."""
+    given = connect(f"{scheme}?socket_timeout=0.5", block_s=2.0)
+    own = connect(scheme, timeout_s=3.0, block_s=2.0)
+
+    assert 2.5 == given.connection_pool.connection_kwargs["socket_timeout"]
+    assert 5.0 == own.connection_pool.connection_kwargs["socket_timeout"]
