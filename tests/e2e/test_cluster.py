@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from docmill import Client
 from docmill.connection import connect
+from docmill.errors import BrokerUnavailable
 from docmill.job import Job
 from docmill.keys import Keys, shard_of
 from tests.support.redis_cluster import Cluster, running_cluster
 from tests.support.service import running_service
 from tests.support.wait import wait_until
+from workers.readiness import Readiness
+from workers.settings import Settings
 
 NUM_SHARDS = 3
 NUM_DOCS = 1500
@@ -82,6 +86,15 @@ def test_every_shard_is_served(client: Client) -> None:
     """Jobs of all shards end at the same time."""
     for job in [submit(client, shard, "plain") for shard in range(NUM_SHARDS)]:
         assert_whole(job)
+
+
+def test_a_service_with_a_plain_url_says_which_is_needed(cluster: Cluster, namespace: str) -> None:
+    """It does not start and fail later, shard by shard."""
+    url = f"redis://{cluster.masters[0].place}/0"
+    settings = Settings(redis_url=SecretStr(url), namespace=namespace, shards=NUM_SHARDS)
+
+    with pytest.raises(BrokerUnavailable, match="use redis\\+cluster://"):
+        Readiness(settings).check()
 
 
 def test_a_slot_that_moves_under_a_job_loses_and_doubles_nothing(

@@ -66,4 +66,4 @@ def running_sentinel() -> Iterator[Watched]:
 
 
 def _num_replicas(sentinel: Node) -> int:
-    return int(sentinel.admin.sentinel_master(SERVICE)["num-slaves"])
+    return len(sentinel.admin.execute_command("SENTINEL", "REPLICAS", SERVICE))

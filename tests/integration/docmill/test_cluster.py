@@ -157,20 +157,18 @@ def test_idle_connections_do_not_meet_a_move_one_by_one(
 ) -> None:
     """The first that is sent away ends those that wait for use, so that one attempt is lost."""
     client, prefix = connections[1], Keys(namespace, 1).prefix
-    pool = client.connection_pool
-    idle = [pool.get_connection() for _ in range(5)]
-    for connection in idle:
-        pool.release(connection)
+    for single in [client.client() for _ in range(5)]:
+        single.close()
     target = another(cluster, prefix)
     cluster.begin_move(prefix, target)
     cluster.end_move(prefix, target)
     with pytest.raises(MasterMoved):
         client.set(f"{prefix}:x", 1)
 
-    taken = [pool.get_connection() for _ in range(5)]
-    assert {target.port} == {connection.port for connection in taken}
-    for connection in taken:
-        pool.release(connection)
+    taken = [client.client() for _ in range(5)]
+    assert {target.port} == {single.connection.port for single in taken}
+    for single in taken:
+        single.close()
 
 
 def test_a_blocked_read_is_sent_on(
