@@ -1,20 +1,27 @@
-"""An engine worker inside the test's process, with an engine of the test's choice."""
+"""An engine worker inside the test's process, with engines that do what a test needs."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import structlog
 
 from docmill.keys import Keys
-from engine.base import Engine
+from docmill.wire import Body
+from engine.base import Engine, Event, Refill, Row, Step
+from engine.fake import FakeEngine, answer
+from tests.support.ready_documents import Documents
+from tests.support.wait import wait_until
 from workers.engine_worker import EngineWorker
 from workers.lifecycle import Presence, Progress, consumer_name
 from workers.models import FAKE
 from workers.process import Process
 from workers.settings import Settings
 from workers.streams import connect
+
+#: A prompt on which `MisbehavingEngine` misbehaves.
+POISON = [7, 7, 7]
 
 
 def make_process(role: str, redis_url: str, keys: Keys, **settings: Any) -> Process:
@@ -56,3 +63,46 @@ def serving(engine: Engine, redis_url: str, keys: Keys, **settings: Any) -> Iter
         process.presence.leave()
         process.client.close()
         assert not worker.is_alive()
+
+
+class MisbehavingEngine(FakeEngine):
+    """Does something else whenever a poisoned row is in the batch."""
+
+    def __init__(self, misbehave: Callable[[], None]) -> None:
+        super().__init__()
+        self._misbehave = misbehave
+
+    def run(
+        self, rows: Sequence[Row], refill: Refill | None = None, step: Step | None = None
+    ) -> Iterator[Event]:
+        """Answer, unless a row is poisoned."""
+        if any(list(row.prompt) == POISON for row in rows):
+            self._misbehave()
+            return iter(())
+        return super().run(rows, refill, step)
+
+
+class GatedEngine(FakeEngine):
+    """Answers nothing before its gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started, self.gate = threading.Event(), threading.Event()
+
+    def run(
+        self, rows: Sequence[Row], refill: Refill | None = None, step: Step | None = None
+    ) -> Iterator[Event]:
+        """Wait for the gate, then answer."""
+        self.started.set()
+        self.gate.wait(10)
+        yield from map(answer, rows)
+
+
+def wait_for_results(documents: Documents, count: int) -> dict[str, Body]:
+    """Return the job's bodies by custom id once there are `count` of them, and no more."""
+    wait_until(lambda: documents.num_results() >= count, what=f"{count} results")
+    results = documents.results()
+
+    assert len(results) == count
+
+    return {result.custom_id: result.body for result in results}
