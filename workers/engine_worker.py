@@ -135,7 +135,8 @@ class EngineWorker:
         self._process.presence.announce("draining")
         # a reader still blocked would take again what is handed back
         feeder.join(max(_ENGINE_SHARE * grace_s, 2 * BLOCK_MS / 1000))
-        is_heard = self._hand_back(self._window.take_waiting(), min(_PATIENCE_S, grace_s))
+        patience_s = min(_PATIENCE_S, grace_s) if self._window.num_held() else 0.0
+        is_heard = self._hand_back(self._window.take_waiting(), patience_s)
         if is_heard:  # else no result could be told
             engine_s = deadline - (1 - _ENGINE_SHARE) * grace_s - time.monotonic()
             self._is_idle.wait(max(0.0, engine_s))
