@@ -37,6 +37,13 @@ class Verdict:
     double: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
+    def add(self, other: "Verdict") -> None:
+        """Add what was found elsewhere."""
+        self.num_documents += other.num_documents
+        self.lost += other.lost
+        self.double += other.double
+        self.faults += other.faults
+
     @property
     def is_clean(self) -> bool:
         """Whether every promise was kept."""
@@ -75,6 +82,9 @@ class Audit:
                     yield f"backlog: {held}"
             elif name == "consumers":
                 yield from _strangers(name, self._client.hkeys(key), live_pids)
+            elif name == "dead":
+                if self._client.xlen(key):
+                    yield f"dead: {self._client.xlen(key)} letters"
             elif name not in _PERMANENT:
                 yield from self._expiring(name, key)
 

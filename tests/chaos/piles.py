@@ -7,7 +7,7 @@ again, and the verdict knows what was asked. May import docmill, preprocess and 
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from workers.models import FAKE
 
 #: What a customer does besides submitting and reading.
 Whim = Literal["patient", "cancels", "picks", "pauses"]
+#: How many deliveries a document has. Mild: more than bad luck can use up. Harsh: two, so that some
+#: become dead letters; their customers let them run again.
+Temper = Literal["mild", "harsh"]
+DELIVERIES: dict[Temper, int] = {"mild": 1000, "harsh": 2}
 
 _WORDS = ("ash", "brook", "cliff", "dune", "eddy", "fen", "glade", "heath", "islet", "jetty")
 #: Of the documents of a pile: texts that stand in it before (followers and cached answers), and
@@ -38,6 +42,18 @@ class Pile:
     seed: str
     number: int
     num_documents: int
+    temper: Temper = "mild"
+
+    @classmethod
+    def told(cls, arguments: Sequence[str]) -> Self:
+        """Return the pile that a process was told of; see `arguments`."""
+        seed, number, num_documents, temper = arguments
+        return cls(seed, int(number), int(num_documents), "harsh" if temper == "harsh" else "mild")
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What to tell a process about this pile."""
+        return (self.seed, str(self.number), str(self.num_documents), self.temper)
 
     @property
     def job_id(self) -> str:
@@ -51,9 +67,13 @@ class Pile:
 
     @property
     def whim(self) -> Whim:
-        """Most just wait; of eight, one job is cancelled, one in part, and one is paused."""
+        """Most just wait; of eight, one job is cancelled, one in part, and one is paused.
+
+        None is cancelled where documents fail by bad luck: those would not be tried again.
+        """
         whims: dict[int, Whim] = {2: "cancels", 5: "picks", 6: "pauses"}
-        return whims.get(self.number % 8, "patient")
+        whim = whims.get(self.number % 8, "patient")
+        return "patient" if self.temper == "harsh" and whim != "pauses" else whim
 
     @property
     def picked(self) -> tuple[str, ...]:

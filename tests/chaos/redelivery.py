@@ -50,8 +50,8 @@ def under_load(seed: str, num_kills: int) -> list[float]:
         def victim() -> Member | None:
             while len(stage.crew.at("customer")) < 2:
                 pile = Pile(seed, next(numbers), _PILE_DOCUMENTS)
-                told = (seed, str(pile.number), str(_PILE_DOCUMENTS), str(stage.folder))
-                stage.start(f"customer-{pile.number}", stage.server.url, NAMESPACE, *told)
+                told = (stage.server.url, NAMESPACE, str(stage.folder), *pile.arguments)
+                stage.start(f"customer-{pile.number}", *told)
             busy = stage.crew.at("engine", "preprocess")
             busy = [member for member in busy if stage.watch.num_held(member.pid)]
             return chance.choice(busy) if busy else None

@@ -15,14 +15,14 @@ def new_seed() -> str:
     return os.environ.get("CHAOS_SEED") or secrets.token_hex(4)  # noqa: TID251 - no docmill setting
 
 
-def shown(tally: Tally, left_s: Sequence[float], folder: Path) -> Iterator[str]:
+def shown(tally: Tally, folder: Path) -> Iterator[str]:
     """Yield the lines; the last one counts kills, documents, losses and doubles."""
     verdict = tally.verdict
     yield f"killed: {_counts(tally.kills)}"
-    yield f"by themselves, at a command: {_counts(_moments(folder / 'obituaries'))}"
+    yield f"by themselves, at a command: {_counts(_moments(folder))}"
     yield f"from outside: {_counts(tally.injuries)}"
     yield f"in the logs: {_counts(_events(folder))}"
-    yield f"entries of the dead handed back: {figures(left_s)}"
+    yield f"entries of the dead handed back: {figures(tally.left_s)}"
     yield f"a fresh document after the storm: {figures(tally.fresh_s)}"
     yield from (f"LOST {name}" for name in verdict.lost)
     yield from (f"DOUBLE {name}" for name in verdict.double)
@@ -45,17 +45,16 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counter.most_common(12)) or "nothing"
 
 
-def _moments(obituaries: Path) -> Counter[str]:
-    if not obituaries.exists():
-        return Counter()
-    lines = obituaries.read_text().splitlines()
-    return Counter(" ".join(line.split(" ")[1:]) for line in lines)
+def _moments(folder: Path) -> Counter[str]:
+    texts = [path.read_text() for path in folder.rglob("obituaries")]
+    lines = "".join(texts).splitlines()
+    return Counter(line.partition(" ")[2] for line in lines)
 
 
 def _events(folder: Path) -> Counter[str]:
     """Count warnings and errors by the event's name."""
     found: Counter[str] = Counter()
-    for log in folder.glob("*.log"):
+    for log in folder.rglob("*.log"):
         for line in log.read_text(errors="replace").splitlines():
             if '"level": "warning"' in line or '"level": "error"' in line:
                 found[line.partition('"event": "')[2].partition('"')[0]] += 1

@@ -21,7 +21,7 @@ from docmill.keys import Keys
 from tests.chaos.audit import Audit, Verdict
 from tests.chaos.crew import Crew, Member, Post
 from tests.chaos.customer import EXIT_AGAIN
-from tests.chaos.piles import Pile
+from tests.chaos.piles import DELIVERIES, Pile, Temper
 from tests.chaos.scene import NAMESPACE
 from tests.chaos.watch import Watch
 from tests.support.proxy import Proxy, running_proxy
@@ -44,6 +44,7 @@ class Plan:
 
     seed: str
     num_kills: int
+    temper: Temper = "mild"
     round_kills: int = 100
     pile_documents: int = 40
     every_s: float = 0.25
@@ -55,8 +56,17 @@ class Tally:
 
     kills: Counter[str] = field(default_factory=Counter)
     injuries: Counter[str] = field(default_factory=Counter)
+    left_s: list[float] = field(default_factory=list)
     fresh_s: list[float] = field(default_factory=list)
     verdict: Verdict = field(default_factory=Verdict)
+
+    def add(self, other: "Tally") -> None:
+        """Add what another run did and found."""
+        self.kills += other.kills
+        self.injuries += other.injuries
+        self.left_s += other.left_s
+        self.fresh_s += other.fresh_s
+        self.verdict.add(other.verdict)
 
 
 class Storm:
@@ -70,7 +80,6 @@ class Storm:
 
     def __init__(self, plan: Plan, folder: Path, say: Callable[[str], None]) -> None:
         self.tally = Tally()
-        self.watch: Watch
         self.plan = plan
         self._folder = folder
         self._say = say
@@ -80,6 +89,7 @@ class Storm:
         self._due: list[tuple[float, Callable[[], object]]] = []
         self._piles: list[Pile] = []
         self._redis: RedisServer
+        self._watch: Watch
         self._proxies: list[Proxy] = []
         self._is_stormy = False
 
@@ -91,13 +101,14 @@ class Storm:
             self._proxies = [stack.enter_context(running_proxy(self._redis.url)) for _ in range(2)]
             stack.callback(self._crew.disband)
             client = connect(self._redis.url)
-            self.watch = Watch(client, self._keys)
+            self._watch = Watch(client, self._keys)
             audit = Audit(client, self._redis.url, self._keys, self._folder)
             for post in self._posts():
                 self._crew.start(post)
             while self.tally.verdict.is_clean and self._num_kills < self.plan.num_kills:
                 self._round(audit)
             client.close()
+        self.tally.left_s = self._watch.times_s
         return self.tally
 
     @property
@@ -122,8 +133,7 @@ class Storm:
             "DOCMILL_NAMESPACE": NAMESPACE,
             "DOCMILL_ENGINE": "fake",
             "DOCMILL_HEARTBEAT_TTL_S": str(_HEARTBEAT_TTL_S),
-            # bad luck is no poison: what is killed here is killed whatever it works on
-            "DOCMILL_MAX_DELIVERIES": "1000",
+            "DOCMILL_MAX_DELIVERIES": str(DELIVERIES[self.plan.temper]),
             "DOCMILL_MAX_ROWS": "8",
             "DOCMILL_MAX_WAIT_S": "0.01",
             "DOCMILL_GRACE_S": "2",
@@ -173,18 +183,13 @@ class Storm:
         return True
 
     def _send_customer(self) -> None:
-        pile = Pile(self.plan.seed, len(self._piles), self.plan.pile_documents)
+        plan = self.plan
+        pile = Pile(plan.seed, len(self._piles), plan.pile_documents, plan.temper)
         self._piles.append(pile)
         url = self._proxies[1].url if pile.number % 2 else self._redis.url
-        arguments = (url, NAMESPACE, pile.seed, str(pile.number), str(pile.num_documents))
-        self._crew.start(
-            Post(
-                f"customer-{pile.number}",
-                "tests.chaos.customer",
-                (*arguments, str(self._folder)),
-                span=_CUSTOMER_SPAN,
-            )
-        )
+        told = (url, NAMESPACE, str(self._folder), *pile.arguments)
+        name, module = f"customer-{pile.number}", "tests.chaos.customer"
+        self._crew.start(Post(name, module, told, span=_CUSTOMER_SPAN))
 
     def _ask_something_fresh(self) -> None:
         """Submit one more document, and see that it is answered at once."""
@@ -204,7 +209,7 @@ class Storm:
         self._due = [item for item in self._due if item[0] > now]
         for _, act in due:
             act()
-        self.watch.look()
+        self._watch.look()
         for member in self._crew.ended(longest_s):
             self._bury(member)
 
@@ -212,7 +217,7 @@ class Storm:
         status, is_customer = member.process.exitcode, member.role == "customer"
         if member.died:
             self.tally.kills[member.role] += 1
-            self.watch.died(member.pid)
+            self._watch.died(member.pid)
         elif not (member.is_gone_as_asked or (is_customer and status in (0, EXIT_AGAIN))):
             self.tally.verdict.faults.append(
                 f"{member.log.name} ended with {status}: {member.last}"

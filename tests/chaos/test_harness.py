@@ -19,8 +19,8 @@ _PILE = Pile("harness", 0, 30)
 def audit(stage: Scene) -> Audit:
     """An audit of a shard in which one pile was answered."""
     stage.start_service("engine-1")
-    told = (_PILE.seed, str(_PILE.number), str(_PILE.num_documents), str(stage.folder))
-    member = stage.start("customer-0", stage.server.url, NAMESPACE, *told)
+    told = (stage.server.url, NAMESPACE, str(stage.folder), *_PILE.arguments)
+    member = stage.start("customer-0", *told)
     member.process.join(20)
     assert 0 == member.process.exitcode, member.text
     stage.crew.ended(0)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from docmill.errors import JobNotFound
+from docmill import Client
+from docmill.errors import JobNotFound, ResultTimeout
 from docmill.keys import GROUP
-from tests.chaos.scene import Scene
+from tests.chaos.scene import NAMESPACE, Scene
 from tests.support.wait import wait_until
 from workers import redis_server
 from workers.redis_server import RedisServer, find_binary
@@ -91,12 +92,13 @@ def _num_reads(stage: Scene) -> int:
     return int(stats.get("cmdstat_xreadgroup", {}).get("calls", 0))
 
 
-def test_idling_is_silent_and_what_comes_then_runs_once(stage: Scene) -> None:
-    """FLD-O03: reads that wait longer than nothing comes do not fail, and lose nothing.
+@pytest.mark.parametrize("query", ["", "?socket_timeout=0.1"])
+def test_idling_is_silent_and_what_comes_then_runs_once(stage: Scene, query: str) -> None:
+    """FLD-O03: reads that wait while nothing comes do not fail, whatever silence the URL allows.
 
     Several blocking reads pass without an entry; then documents come at odd moments.
     """
-    stage.start_service("engine-1")
+    stage.start_service("engine-1", redis_url=stage.server.url + query)
     chance = random.Random(3)
     wait_until(lambda: _num_reads(stage) >= 10, timeout_s=20, what="reads have waited in vain")
     waits: list[float] = []
@@ -111,6 +113,20 @@ def test_idling_is_silent_and_what_comes_then_runs_once(stage: Scene) -> None:
 
     assert not _trouble(stage)
     assert 1.5 > max(waits)
+
+
+def test_a_client_waits_longer_than_its_url_allows_for_silence(
+    stage: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FLD-O03: results that are long in coming are waited for without a word."""
+    with Client(f"{stage.server.url}?socket_timeout=0.5", NAMESPACE) as client:
+        job = client.submit(["text"], prompt=PROMPT)
+        with pytest.raises(ResultTimeout):
+            list(job.results(timeout=3))
+        stage.start_service("engine-1")
+
+        assert [True] == [result.ok for result in job.results(timeout=10)]
+    assert not caplog.records
 
 
 def test_a_large_reply_arrives_on_a_slow_line(stage: Scene) -> None:
