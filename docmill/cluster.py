@@ -67,7 +67,7 @@ class Nodes:
         raise redis.ConnectionError(f"no node of the cluster answers: {problem}") from problem
 
     def failed(self, master: Place) -> None:
-        """Note that a master is away: whoever named it may not have noticed, or never will."""
+        """Note that a master is away, or is none: whoever named it may never notice."""
         with self._lock:
             named_by = self._places[0]
         self._ask_last({named_by, master})
@@ -123,6 +123,11 @@ class _ToSlot(Follower):
         except (redis.RedisError, OSError):
             self._nodes.failed(place)
             raise
+
+    def give_up(self) -> None:
+        """End, and do not believe next time whoever led here."""
+        self._nodes.failed((self.host, self.port))
+        super().give_up()
 
 
 class _TcpToSlot(_ToSlot, TcpConnection):

@@ -105,10 +105,14 @@ class Follower(AbstractConnection):
         except ResponseError as error:
             if code_of(error) not in self.moves:
                 raise
-            self.disconnect()  # type: ignore[no-untyped-call]
-            if drop := self._drop_idle():
-                drop(inuse_connections=False)
+            self.give_up()
             raise MasterMoved(text_of(error)) from error
+
+    def give_up(self) -> None:
+        """End this connection, and those to the same server that wait for use."""
+        self.disconnect()  # type: ignore[no-untyped-call]
+        if drop := self._drop_idle():
+            drop(inuse_connections=False)
 
 
 class _BriefHandshake(SSLConnection):

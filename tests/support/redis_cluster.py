@@ -54,6 +54,10 @@ class Cluster:
                 return name
         raise AssertionError
 
+    def isolate(self, node: Node) -> None:
+        """Cut a node off from the others, but not from clients."""
+        node.admin.execute_command("DEBUG", "DROP-CLUSTER-PACKET-FILTER", -2)
+
     def begin_move(self, key: str, target: Node) -> None:
         """Begin to move a key's slot to another master: keys that are not there are asked for."""
         slot, source = key_slot(key.encode()), self.owner(key)
@@ -100,6 +104,7 @@ def _options(bus_port: int) -> dict[str, Any]:
         "save": '""',
         "appendonly": "no",
         "repl-diskless-sync-delay": 0,
+        "enable-debug-command": "local",
     }
 
 

@@ -223,18 +223,49 @@ def errors_of(cluster: Cluster, code: str) -> int:
     return sum(stat["count"] for stat in found if stat)
 
 
-def test_a_replica_takes_over_from_a_killed_master() -> None:
-    """The client sits the failover out, and every document is there once."""
+def owned_by(cluster: Cluster, node: Node) -> Keys:
+    """Return the keys of a shard whose master is this one."""
+    all_keys = (Keys(f"ns{number}") for number in range(1000))
+    return next(keys for keys in all_keys if cluster.owner(keys.prefix) is node)
+
+
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "isolated"])
+def test_a_replica_takes_over(*, is_killed: bool) -> None:
+    """The client sits the failover out, and every document is there once.
+
+    A master that is only cut off from the others still answers, and names itself.
+    """
     with running_cluster(num_replicas=1) as cluster:
         master, replica = cluster.masters[0], cluster.replicas[0]
-        names = (f"ns{number}" for number in range(1000))
-        name = next(name for name in names if cluster.owner(Keys(name).prefix) is master)
-        with Client(cluster.url, name) as client:
+        keys = owned_by(cluster, master)
+        with Client(cluster.url, keys.namespace) as client:
             client.submit(map(str, range(100)), prompt="Answer", job_id="job")
             assert master.admin.execute_command("WAIT", 1, 5000) == 1
-            master.kill()
+            if is_killed:
+                master.kill()
+            else:
+                cluster.isolate(master)
+                wait_until(lambda: not is_ok(master), what="it knows that it is alone")
             client.submit(map(str, range(200)), prompt="Answer", job_id="job")
 
             assert 200 == client.job("job").status().submitted
-        assert cluster.owner(Keys(name).prefix) is replica
-        assert is_ok(replica)
+        assert b"200" == replica.admin.hget(keys.job("job"), "submitted")
+
+
+def test_credentials_are_for_all_nodes(
+    cluster: Cluster, namespace: str, connections: list[Any]
+) -> None:
+    """Whoever is asked, and whoever is the master, gets the user's name and password."""
+    for node in cluster.masters:
+        node.admin.execute_command("ACL", "SETUSER", "me", "on", ">s3cret", "~*", "&*", "+@all")
+    places = cluster.url.removeprefix("redis+cluster://")
+    with Client(f"redis+cluster://me:s3cret@{places}", namespace) as client:
+        for shard in range(NUM_SHARDS):
+            job = client.submit(["a"], prompt="Answer", job_id=job_in(shard))
+            assert 1 == job.status().submitted
+    with (
+        Client(f"redis+cluster://me:wr0ng@{places}", namespace) as client,
+        pytest.raises(BrokerUnavailable, match="refused the user name") as caught,
+    ):
+        client.ping()
+    assert "wr0ng" not in str(caught.value)

@@ -216,7 +216,13 @@ def test_a_master_is_found_by_its_sentinels(tmp_path: Path) -> None:
 
 def test_every_socket_parameter_is_set(redis_url: str) -> None:
     """What differs between redis-py 5 and 8 is given, so that both behave alike."""
-    for url in (redis_url, "redis://h/0", "rediss://h/0"):
+    for url in (
+        redis_url,
+        "redis://h/0",
+        "rediss://h/0",
+        "redis+cluster://h",
+        "rediss+cluster://h",
+    ):
         with connect(url, timeout_s=7, block_s=2) as client:
             used: dict[str, Any] = client.connection_pool.connection_kwargs
 
@@ -227,7 +233,7 @@ def test_every_socket_parameter_is_set(redis_url: str) -> None:
             used["decode_responses"],
         )
         assert 0 == used["retry"]._retries
-        if "host" in used:
+        if not url.startswith("unix"):
             assert used["socket_keepalive"] is True
         if url.startswith("rediss"):
             assert used["ssl_check_hostname"] is True
