@@ -14,14 +14,17 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
+from docmill.connection import connect
 from docmill.keys import GROUP, Keys
 from docmill.scripts import Scripts
 from docmill.wire import Body, Header, Message, Prepared, Spec
 from preprocess.pipeline import Preprocessor, Served
 from preprocess.tokenizer import ModelTokenizer
+from tests.support.redis_server import running_redis
 from tests.support.small_tokenizer import decode, write_tokenizer
 from tests.support.wait import wait_until
-from workers.lifecycle import Presence, Progress
+from workers import preprocess_worker
+from workers.lifecycle import EXIT_LEFT, Presence, Progress
 from workers.models import ModelFiles
 from workers.preprocess_worker import PreprocessWorker
 from workers.process import Process
@@ -406,6 +409,31 @@ def test_a_process_prepares_until_it_is_stopped(
 
     assert 0 == process.wait(timeout=10)
     assert 0 == desk.client.hlen(desk.keys.consumers)
+
+
+def test_what_redis_cannot_be_told_at_a_stop_is_left(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked to stop while Redis is away, the process ends at once, and its status says so."""
+    with running_redis() as server:
+        client = connect(server.url)
+        Desk(client, keys).submit(1, b"some text")
+        process = _process(server.url, client, keys, engine="fake")
+
+        class Unlucky(Preprocessor):
+            def prepare(self, batch: Any, now: float) -> Any:
+                process.stop.set()
+                server.stop()
+                return super().prepare(batch, now)
+
+        monkeypatch.setattr(preprocess_worker, "Preprocessor", Unlucky)
+
+        with pytest.raises(SystemExit) as ended:
+            preprocess_worker.work(process)
+
+        client.close()
+
+    assert EXIT_LEFT == ended.value.code
 
 
 def test_a_model_that_cannot_be_found_ends_the_process(
