@@ -10,21 +10,24 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from typing import Any
 
 from arq.connections import ArqRedis
 from arq.cron import CronJob, cron
 from arq.worker import Worker, func
 
-from docmill.connection import REDIS_ERRORS
+from docmill.connection import REDIS_ERRORS, is_out_of_memory
 from workers import arq_tasks, log
 from workers.arq_connection import arq_redis
 from workers.process import Process, run
 from workers.rounds import Rounds
-from workers.streams import Outage, insist
+from workers.streams import Outage, is_outage
 from workers.tasks import Tasks
 
 _EVERY_SECOND = set(range(60))
+#: Redis counts as well again after so long: with its memory all but full it works now and then.
+_SETTLED_S = 3.0
 #: Of a round that was cut off; doing it late does no harm, and refusing it would be logged.
 _TRIES = 10
 _TASK = "task"
@@ -39,23 +42,38 @@ class Control:
         self._rounds = Rounds(process)
         self._tasks = Tasks(process)
         self._outage = Outage(process.pause)
+        self._has_begun = False
 
     def work(self) -> None:
-        """Do the regular work, and what is asked for, until the process is asked to stop."""
-        process = self._process
-        insist(self._rounds.set_limits, self._outage, process.stop.is_set)
-        process.presence.announce("ready")
-        while not process.stop.is_set():
+        """Do the regular work, and what is asked for, until the process is asked to stop.
+
+        Raises:
+            redis.ResponseError: Redis refuses even the first write; repeating it is useless.
+        """
+        while not self._process.stop.is_set():
             try:
+                self._rounds.set_limits()
+                self._process.presence.announce("ready")
+                self._has_begun = True
                 asyncio.run(self._serve())
             except REDIS_ERRORS as error:
+                if not (self._has_begun or is_outage(error)):
+                    raise
                 self._outage.failed(error)
+                if is_out_of_memory(error):
+                    self._do_round()
+
+    def _do_round(self) -> None:
+        """Do without arq what must go on, above all when memory is full: arq schedules by writing.
+
+        The rounds themselves need no memory, and may be done by all processes at once.
+        """
+        self._process.presence.announce("ready")
+        self._rounds.every_second()
 
     async def _serve(self) -> None:
         """Run arq until the process is to stop; raises what ends it earlier."""
         for_rounds, for_tasks = self._pool("queue"), self._pool("tasks")
-        await for_rounds.ping()
-        self._outage.recovered()
         workers = (
             arq_tasks.make_worker(for_rounds, crons=self._crons(for_tasks)),
             self._task_worker(for_tasks),
@@ -68,8 +86,12 @@ class Control:
         return arq_redis(url.get_secret_value(), f"{self._process.keys.prefix}:arq:{name}")
 
     async def _stopped(self) -> None:
+        """Wait for the process' stop."""
+        began_at = time.monotonic()
         while not self._process.stop.is_set():
             self._process.progress.touch()
+            if time.monotonic() - began_at > _SETTLED_S:
+                self._outage.recovered()
             await asyncio.sleep(0.1)
 
     def _crons(self, for_tasks: ArqRedis) -> list[CronJob]:

@@ -1,5 +1,6 @@
 """Control processes that are killed, stopped or lose their Redis in the middle of a task."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import OutOfMemoryError
 from structlog.testing import capture_logs
 
 from docmill import Client
@@ -233,6 +235,38 @@ def test_after_flushall_everything_goes_on(files: Path, keys: Keys) -> None:
             wait_until(lambda: _found(link).has_ended, timeout_s=5)
 
         assert _found(link).counts["submitted"] == NUM_DOCS
+
+
+def _fill(client: Any) -> None:
+    with contextlib.suppress(OutOfMemoryError):
+        while client.rpush("filler", b"x" * 10_000):
+            pass
+
+
+def test_a_full_redis_is_looked_after(files: Path, keys: Keys) -> None:
+    """Without memory to schedule anything the dead are still found; with room, all goes on."""
+    folder = Path(tempfile.mkdtemp(prefix="dm-test-"))
+    server = start_embedded(folder, is_durable=False, max_memory_bytes=32 * 1024**2)
+    process = make_process("control", server.url, keys, files_dir=files, heartbeat_ttl_s=2.0)
+    with _linked(server.url, keys) as link, _working(process), capture_logs() as logged:
+        wait_until(lambda: link.client.hexists(keys.backlog, "max_docs"))
+        link.client.set(keys.heartbeat("gone"), 1, px=1000)
+        link.client.hset(keys.consumers, "gone", "{}")
+        _fill(link.client)
+        wait_until(lambda: not link.client.hexists(keys.consumers, "gone"))
+        with pytest.raises(OutOfMemoryError):
+            link.client.set("still", "full")
+        link.client.delete("filler")
+        ask(link, _ingest())
+        wait_until(lambda: _found(link).has_ended)
+        wait_until(lambda: [one for one in logged if one["event"] == "redis.recovered"])
+
+        assert _found(link).state == "done"
+
+    server.stop()
+    shutil.rmtree(folder)
+    events = [one["event"] for one in logged if one["event"].startswith("redis.")]
+    assert ["redis.failed", "redis.recovered"] == events
 
 
 def test_two_namespaces_tasks_do_not_meet(
