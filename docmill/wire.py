@@ -65,11 +65,10 @@ class Record(BaseModel):
         """
         fields = unpack(data)
         version = fields.pop("v", None)
-        known = (*cls.read_versions, cls.schema_version)
-        if version not in known:
+        if version != cls.schema_version and version not in cls.read_versions:
+            known = " and ".join(map(str, (*cls.read_versions, cls.schema_version)))
             raise UnsupportedSchema(
-                f"{cls.__name__} has schema version {version!r:.40}; this reader knows "
-                f"{' and '.join(map(str, known))}"
+                f"{cls.__name__} has schema version {version!r:.40}; this reader knows {known}"
             )
         try:
             return cls.model_validate(fields)
@@ -102,7 +101,7 @@ def unpack(data: bytes) -> dict[str, Any]:
         raise DecodeError(f"not msgpack: {error or type(error).__name__}") from error
     if not isinstance(fields, dict):
         raise DecodeError(f"expected a map, got {type(fields).__name__}")
-    check_plain(fields)
+    _check_plain(fields)
     return fields
 
 
@@ -117,7 +116,7 @@ def _decompress(data: bytes) -> bytes:
     return record
 
 
-def check_plain(value: Any, most: int = MAX_DEPTH) -> None:
+def _check_plain(value: dict[Any, Any] | list[Any], most: int = MAX_DEPTH) -> None:
     """Make sure that a value is plain, and lists and maps lie at most `most` deep in each other.
 
     Raises:
@@ -125,14 +124,14 @@ def check_plain(value: Any, most: int = MAX_DEPTH) -> None:
 
     Cost: O(items).
     """
-    if isinstance(value, msgpack.Timestamp):  # comes by no hook
-        _refuse_extension(-1, b"")
-    if not isinstance(value, dict | list | tuple):
-        return
     if most == 0:
         raise DecodeError(f"lists and maps lie more than {MAX_DEPTH} deep in each other")
     for item in value.values() if isinstance(value, dict) else value:
-        check_plain(item, most - 1)
+        kind = type(item)
+        if kind is dict or kind is list:
+            _check_plain(item, most - 1)
+        elif kind is msgpack.Timestamp:  # comes by no hook
+            _refuse_extension(-1, b"")
 
 
 def _refuse_extension(code: int, data: bytes) -> Any:
