@@ -14,6 +14,7 @@ from docmill.connection import connect
 from docmill.errors import BrokerUnavailable
 from docmill.job import Job
 from docmill.keys import Keys, shard_of
+from tests.support.command import docmill
 from tests.support.redis_cluster import Cluster, running_cluster
 from tests.support.service import running_service
 from tests.support.wait import wait_until
@@ -86,6 +87,18 @@ def test_every_shard_is_served(client: Client) -> None:
     """Jobs of all shards end at the same time."""
     for job in [submit(client, shard, "plain") for shard in range(NUM_SHARDS)]:
         assert_whole(job)
+
+
+def test_the_command_line_shows_all_shards(
+    client: Client, cluster: Cluster, namespace: str
+) -> None:
+    """`docmill status` lists every shard's workers and jobs."""
+    jobs = [submit(client, shard, "shown") for shard in range(NUM_SHARDS)]
+    shown = docmill("status", "--json", "--redis-url", cluster.url, "--namespace", namespace)
+    found = json.loads(shown.stdout)
+
+    assert 3 * NUM_SHARDS == len(found["workers"])
+    assert {job.id for job in jobs} <= {job["job_id"] for job in found["jobs"]}
 
 
 def test_a_service_with_a_plain_url_says_which_is_needed(cluster: Cluster, namespace: str) -> None:
