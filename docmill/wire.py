@@ -98,7 +98,7 @@ def unpack(data: bytes) -> dict[str, Any]:
     except DecodeError:
         raise
     except Exception as error:  # msgpack raises half a dozen unrelated classes
-        raise DecodeError(f"not msgpack: {error or type(error).__name__}") from error
+        raise DecodeError(f"not msgpack: {str(error) or type(error).__name__}") from error
     if not isinstance(fields, dict):
         raise DecodeError(f"expected a map, got {type(fields).__name__}")
     _check_plain(fields)
