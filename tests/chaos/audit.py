@@ -33,6 +33,7 @@ class Verdict:
     """What was found: custom ids lost and doubled, and whatever else is wrong, in words."""
 
     num_documents: int = 0
+    num_retried: int = 0
     lost: list[str] = field(default_factory=list)
     double: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -40,6 +41,7 @@ class Verdict:
     def add(self, other: "Verdict") -> None:
         """Add what was found elsewhere."""
         self.num_documents += other.num_documents
+        self.num_retried += other.num_retried
         self.lost += other.lost
         self.double += other.double
         self.faults += other.faults
@@ -112,6 +114,7 @@ class Audit:
             status, results = job.status(), list(job.results(timeout=10))
         custom_ids = set(pile.documents()) | {pile.second_id}
         verdict.num_documents += len(custom_ids)
+        verdict.num_retried += self._client.hlen(self._keys.history(pile.job_id))
         say = _speaker(verdict, pile)
         counts = Counter(result.custom_id for result in results)
         verdict.double += [f"{pile.job_id}/{name}" for name, n in counts.items() if n > 1]

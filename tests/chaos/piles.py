@@ -23,10 +23,10 @@ from workers.models import FAKE
 
 #: What a customer does besides submitting and reading.
 Whim = Literal["patient", "cancels", "picks", "pauses"]
-#: How many deliveries a document has. Mild: more than bad luck can use up. Harsh: two, so that some
+#: How many deliveries a document has. Mild: more than bad luck can use up. Harsh: one, so that many
 #: become dead letters; their customers let them run again.
 Temper = Literal["mild", "harsh"]
-DELIVERIES: dict[Temper, int] = {"mild": 1000, "harsh": 2}
+DELIVERIES: dict[Temper, int] = {"mild": 1000, "harsh": 1}
 
 _WORDS = ("ash", "brook", "cliff", "dune", "eddy", "fen", "glade", "heath", "islet", "jetty")
 #: Of the documents of a pile: texts that stand in it before (followers and cached answers), and

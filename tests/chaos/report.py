@@ -22,6 +22,7 @@ def shown(tally: Tally, folder: Path) -> Iterator[str]:
     yield f"by themselves, at a command: {_counts(_moments(folder))}"
     yield f"from outside: {_counts(tally.injuries)}"
     yield f"in the logs: {_counts(_events(folder))}"
+    yield f"documents given up and let run again: {verdict.num_retried}"
     yield f"entries of the dead handed back: {figures(tally.left_s)}"
     yield f"a fresh document after the storm: {figures(tally.fresh_s)}"
     yield from (f"LOST {name}" for name in verdict.lost)

@@ -29,7 +29,7 @@ def test_nothing_is_lost_or_doubled_in_a_storm(
     """Whatever is killed, frozen or cut off, each document has one result, and the right one.
 
     FLD-L02: nothing stays pending or locked afterwards, and the service answers. Where a document
-    has two deliveries only, those given up by bad luck are let run again until none has failed.
+    has one delivery only, those given up by bad luck are let run again until none has failed.
     """
     seed = new_seed()
     tally = Storm(Plan(seed, num_kills, temper, round_kills=num_kills), folder, print).run()
