@@ -7,6 +7,7 @@ workers, starts others here. May import docmill and the shared modules in worker
 """
 
 import asyncio
+import contextlib
 import logging
 import sys
 import threading
@@ -39,8 +40,8 @@ class Control:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._rounds = Rounds(process)
         self._tasks = Tasks(process)
+        self._rounds = Rounds(process, self._tasks)
         self._outage = Outage(process.pause)
         self._has_begun = False
 
@@ -97,7 +98,10 @@ class Control:
     def _crons(self, for_tasks: ArqRedis) -> list[CronJob]:
         async def every_second(ctx: dict[Any, Any]) -> None:
             await arq_tasks.in_thread(self._rounds.every_second)
-            await self._offer_tasks(for_tasks)
+            # an outage ends arq's workers too, which is logged, and the next round offers again
+            with contextlib.suppress(*REDIS_ERRORS):
+                for task_id in self._rounds.waiting_tasks:
+                    await arq_tasks.offer(for_tasks, _TASK, task_id, task_id)
 
         async def every_minute(ctx: dict[Any, Any]) -> None:
             await arq_tasks.in_thread(self._rounds.every_minute)
@@ -106,13 +110,6 @@ class Control:
             cron(every_second, name="every_second", second=_EVERY_SECOND, max_tries=_TRIES),
             cron(every_minute, name="every_minute", second=30, max_tries=_TRIES),
         ]
-
-    async def _offer_tasks(self, pool: ArqRedis) -> None:
-        try:
-            for task_id in await arq_tasks.in_thread(self._tasks.waiting):
-                await arq_tasks.offer(pool, _TASK, task_id, task_id)
-        except REDIS_ERRORS:
-            return  # the next round does it again, and arq's own failure is logged
 
     def _task_worker(self, pool: ArqRedis) -> Worker:
         async def do(ctx: dict[Any, Any], task_id: str) -> None:

@@ -7,7 +7,7 @@ nothing of arq. May import docmill and the shared modules in workers.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from docmill.connection import REDIS_ERRORS
 from docmill.keys import GROUP
@@ -66,9 +66,18 @@ class Step:
 
 
 class Rounds:
-    """The regular work on one shard."""
+    """The regular work on one shard.
 
-    def __init__(self, process: Process) -> None:
+    Args:
+        process: The process' surroundings.
+        tasks: The shard's tasks.
+    """
+
+    #: The tasks that the last look found to be worked on.
+    waiting_tasks: Sequence[str] = ()
+
+    def __init__(self, process: Process, tasks: Tasks) -> None:
+        self._tasks = tasks
         self._process = process
         self._client = process.client
         self._keys = process.keys
@@ -79,12 +88,13 @@ class Rounds:
             Step("reaping", self._reap),
             Step("retries", lambda: self._move("due", "entries.retried")),
             Step("parked", lambda: self._move("unpark", "entries.unparked")),
+            Step("asked", self._look_for_tasks),
         )
         self._minutely = (
             Step("abandoned_jobs", self._seal_abandoned),
             Step("dead_letters", self._trim_dead),
             Step("deadlines", self._expire),
-            Step("tasks", Tasks(process).forget_ended),
+            Step("tasks", self._tasks.forget_ended),
         )
 
     def every_second(self) -> None:
@@ -143,6 +153,9 @@ class Rounds:
                 break
         if total:
             log.get().info(event, entries=total)
+
+    def _look_for_tasks(self) -> None:
+        self.waiting_tasks = self._tasks.waiting()
 
     def _seal_abandoned(self) -> None:
         silence_s = self._process.settings.producer_silence_s

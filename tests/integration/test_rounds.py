@@ -15,6 +15,7 @@ from workers.process import Process
 from workers.registry import ServedModel, register
 from workers.rounds import Rounds
 from workers.streams import ensure_groups
+from workers.tasks import Tasks
 
 #: Long past, and far ahead.
 PAST, FUTURE = NOW - 1e9, 4e9
@@ -40,7 +41,7 @@ def process(redis_url: str, keys: Keys) -> Iterator[Process]:
 @pytest.fixture
 def regular(process: Process) -> Rounds:
     """The regular work."""
-    return Rounds(process)
+    return Rounds(process, Tasks(process))
 
 
 def _take(documents: Documents, stream: str, consumer: str = "holder") -> list[Any]:
