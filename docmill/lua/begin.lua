@@ -30,9 +30,11 @@ drop_entries(group, unwanted)
 for _, e in ipairs(unwanted) do drop_unwanted(e) end
 drop_entries(group, parked)
 for _, e in ipairs(parked) do
+  stop_running(e.j, e.i) -- begun twice, as after a lost reply
   e.whole.stream = e.stream
   redis.call('XADD', k_parked(e.j), '*', unpack(flat_of(e.whole)))
   redis.call('SADD', K_PARKED, e.j)
+  release_followers(e.f, e.i) -- other jobs' documents must not wait for this one's pause to end
 end
 local started_at = now_s()
 for job, requests in pairs(started) do

@@ -8,6 +8,7 @@ local job = ARGV[1]
 if redis.call('EXISTS', k_job(job)) == 0 then return -1 end
 local c = counters(job)
 if c.is_cancelled or c.finished_at then return 0 end
+open_writes()
 if #ARGV == 1 then
   local waiting = c.submitted - c.done - c.running
   redis.call('HSET', k_job(job), 'cancelled_at', now_s(), 'sealed', 1)

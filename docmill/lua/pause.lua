@@ -5,6 +5,7 @@
 local job = ARGV[1]
 if redis.call('EXISTS', k_job(job)) == 0 then return -1 end
 local c = counters(job)
+open_writes()
 if ARGV[2] == '0' then return redis.call('HDEL', k_job(job), 'paused_at') end
 if c.is_cancelled or c.finished_at then return 0 end
 return redis.call('HSETNX', k_job(job), 'paused_at', now_s())

@@ -40,7 +40,8 @@ local function make_ready(e)
   -- the prompt last: each field after it would move it once more
   redis.call('XADD', e.first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1, 'f', e.f,
     'p', e.second)
-  if e.f ~= '' then
+  -- nobody may have to wait until a pause ends
+  if e.f ~= '' and not job_of(e.j).is_paused then
     leaders[e.f] = e.i
     led[#led + 1] = k_lead(e.f)
     led[#led + 1] = e.i

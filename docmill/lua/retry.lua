@@ -2,14 +2,25 @@
 -- results again and puts the entry back where it came from.
 -- ARGV: ids of dead letters
 -- Returns per id: 'OK', 'GONE' (there is no such letter: retried or dropped before), 'EXPIRED' (its job is
--- gone or was cancelled), 'MALFORMED' (its fields do not tell whose document it is), or 'FULL'.
+-- gone, or it was cancelled), 'MALFORMED' (its fields do not tell whose document it is), or 'FULL'.
 local b = redis.call('HMGET', K_BACKLOG, 'docs', 'bytes', 'max_docs', 'max_bytes')
-local free_docs = tonumber(b[3] or DEFAULT_MAX_DOCS) - tonumber(b[1] or 0)
-local free_bytes = tonumber(b[4] or DEFAULT_MAX_BYTES) - tonumber(b[2] or 0)
+local docs, bytes = tonumber(b[1] or 0), tonumber(b[2] or 0)
+local max_docs = tonumber(b[3] or DEFAULT_MAX_DOCS)
+local max_bytes = tonumber(b[4] or DEFAULT_MAX_BYTES)
 
 local function is_ours(stream)
   local function starts(with) return string.sub(stream, 1, #with) == with end
-  return starts(k_intake('')) or starts(P .. ':ready:')
+  return stream and (starts(k_intake('')) or starts(P .. ':ready:'))
+end
+
+-- Whether its document is still in the job as a failed one: a job id may have been used anew meanwhile.
+local function is_failed(e)
+  return e.result ~= '' and is_entry_wanted(e) and fields_of(k_results(e.j), e.result)
+end
+
+local function is_letter(e)
+  return is_whole(e) and is_ours(e.stream) and e.result
+    and (e.result == '' or string.match(e.result, '^%d+%-%d+$'))
 end
 
 local function put_back(id, e)
@@ -17,7 +28,8 @@ local function put_back(id, e)
     string.gsub(e.error or '', '%c', ' '))
   local before = e.history or ''
   redis.call('XDEL', K_DEAD, id)
-  if redis.call('XDEL', k_results(e.j), e.result) == 1 then count(e.j, 'failed', 0 - 1) end
+  redis.call('XDEL', k_results(e.j), e.result)
+  count(e.j, 'failed', 0 - 1)
   redis.call('HSET', k_history(e.j), e.i, before == '' and line or before .. '\n' .. line)
   reopen(e.j)
   enter_backlog(e.b)
@@ -30,10 +42,11 @@ end
 local function retry(id)
   local e = fields_of(K_DEAD, id)
   if not e then return 'GONE' end
-  if not (is_whole(e) and e.result and is_ours(e.stream)) then return 'MALFORMED' end
-  if e.result == '' or not is_wanted(e.j) then return 'EXPIRED' end
-  if free_docs < 1 or free_bytes < tonumber(e.b) then return 'FULL' end
-  free_docs, free_bytes = free_docs - 1, free_bytes - tonumber(e.b)
+  if not is_letter(e) then return 'MALFORMED' end
+  if not is_failed(e) then return 'EXPIRED' end
+  -- as submit.lua has it: an empty backlog takes any one document
+  if docs >= max_docs or (docs > 0 and bytes + e.b > max_bytes) then return 'FULL' end
+  docs, bytes = docs + 1, bytes + e.b
   put_back(id, e)
   return 'OK'
 end

@@ -1,18 +1,12 @@
 """The Lua scripts: each does its step whole or not at all, and the counters always add up."""
 
-import random
-from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from docmill.keys import GROUP, TIERS, Keys
-from docmill.wire import OUTCOMES, Body, Failure
+from docmill.keys import GROUP, Keys
 from tests.support.ready_documents import SPEC, Documents
-
-LIMIT = 2
-FAILED = Body(outcome="failed", error=Failure(code="delivery_limit", message="given up"))
+from tests.support.script_worker import FAILED, LIMIT, Worker
 
 
 @pytest.fixture
@@ -21,80 +15,9 @@ def documents(redis_client: Any, keys: Keys) -> Documents:
     return Documents(redis_client, keys)
 
 
-class Worker:
-    """Works on entries with single calls of the scripts."""
-
-    def __init__(self, documents: Documents, name: str = "w1") -> None:
-        self.documents = documents
-        self.name = name
-
-    def take(
-        self, count: int = 100, stream: str | None = None
-    ) -> list[tuple[str, str, dict[bytes, bytes]]]:
-        """Read ready entries."""
-        stream = stream or self.documents.ready()
-        replies = self.documents.client.xreadgroup(GROUP, self.name, {stream: ">"}, count=count)
-        return [
-            (stream, entry_id.decode(), fields)
-            for entry_id, fields in (replies[0][1] if replies else [])
-        ]
-
-    def begin(self, *taken: tuple[str, str, dict[bytes, bytes]]) -> list[bytes]:
-        """Call begin.lua."""
-        told = [value for one in taken for value in _named(one, b"ijbf")]
-        verdicts: list[bytes] = self.documents.scripts.call("begin", GROUP, self.name, *told)
-        return verdicts
-
-    def complete(
-        self,
-        *taken: tuple[str, str, dict[bytes, bytes]],
-        outcome: str = "succeeded",
-        ttl_s: int = 60,
-    ) -> list[bytes]:
-        """Call complete.lua with the same body for all."""
-        body = Body(outcome=outcome, text="answer").encode()
-        told = [value for one in taken for value in (*_named(one, b"ijbfh"), outcome, body)]
-        verdicts: list[bytes] = self.documents.scripts.call(
-            "complete", GROUP, self.name, ttl_s, *told
-        )
-        return verdicts
-
-    def redeliver(
-        self,
-        taken: tuple[str, str, dict[bytes, bytes]],
-        *,
-        heartbeat: str = "",
-        counts: int = 1,
-        limit: int = LIMIT,
-        delay_s: float = 0,
-        token: str = "",
-    ) -> bytes:
-        """Call redeliver.lua."""
-        owned = (taken[0], GROUP, self.name, taken[1])
-        letter = ("delivery_limit", FAILED.encode(), "given up", "abc")
-        verdict: bytes = self.documents.scripts.call(
-            "redeliver", *owned, counts, limit, delay_s, *letter, heartbeat, token
-        )
-        return verdict
-
-    def bury(self, taken: tuple[str, str, dict[bytes, bytes]], trace: str = "") -> bytes:
-        """Call bury.lua."""
-        owned = (taken[0], GROUP, self.name, taken[1])
-        verdict: bytes = self.documents.scripts.call(
-            "bury", *owned, "decode_error", FAILED.encode(), "unreadable", trace
-        )
-        return verdict
-
-
-def _named(taken: tuple[str, str, dict[bytes, bytes]], names: bytes) -> list[str | bytes]:
-    stream, entry_id, fields = taken
-    return [stream, entry_id, *(fields[bytes([name])] for name in names)]
-
-
 @pytest.fixture
 def worker(documents: Documents) -> Worker:
-    """A worker whose group exists."""
-    documents.client.xgroup_create(documents.ready(), GROUP, id="0", mkstream=True)
+    """A worker on it."""
     return Worker(documents)
 
 
@@ -494,141 +417,6 @@ def test_a_consumer_is_forgotten_only_when_it_holds_nothing(
 
     assert documents.scripts.call("forget", *gone) == b"OK"
     assert documents.client.xinfo_consumers(documents.ready(), GROUP) == []
-
-
-class Chaos:
-    """Random steps over some jobs, with the bookkeeping checked after each."""
-
-    def __init__(self, documents: Documents, seed: int) -> None:
-        self.documents = documents
-        self.random = random.Random(seed)
-        self.workers = [Worker(documents, name) for name in ("w1", "w2")]
-        self.held: list[tuple[Worker, tuple[str, str, dict[bytes, bytes]]]] = []
-        self.num_submitted = 0
-        self.job_ids: list[str] = []
-        self._open()
-        self._open()
-
-    def _open(self) -> None:
-        self.job_ids.append(f"j{len(self.job_ids)}")
-        self.documents.open(self.job_ids[-1])
-
-    def step(self) -> None:
-        """Do something at random."""
-        steps: list[Callable[[], object]] = [
-            *[self._submit] * 4,
-            *[self._prepare] * 3,
-            *[self._take] * 3,
-            *[self._complete] * 5,
-            *[self._redeliver] * 2,
-        ]
-        if self.random.random() < 0.05:
-            steps = [self._cancel]
-        self.random.choice(steps)()
-
-    def _submit(self) -> None:
-        told = []
-        for _ in range(self.random.randrange(1, 4)):
-            self.num_submitted += self.random.choice((1, 1, 1, 0))  # the same id again
-            told.append((f"c{self.num_submitted}", b"x" * self.random.randrange(1, 50)))
-        self.documents.submit_all(told, self.random.choice(self.job_ids[-2:]))
-
-    def _prepare(self) -> None:
-        self.documents.prepare(fingerprint=self.random.choice(("", "f1", "f2", "f3")))
-
-    def _take(self) -> None:
-        worker = self.random.choice(self.workers)
-        taken = worker.take(self.random.randrange(1, 4))
-        if taken:
-            verdicts = worker.begin(*taken)
-            self.held += [
-                (worker, one)
-                for one, verdict in zip(taken, verdicts, strict=True)
-                if verdict == b"RUN"
-            ]
-
-    def _pick(self) -> tuple[Worker, tuple[str, str, dict[bytes, bytes]]] | None:
-        if not self.held:
-            return None
-        return self.held.pop(self.random.randrange(len(self.held)))
-
-    def _complete(self) -> None:
-        for worker in self.workers:
-            mine = [taken for holder, taken in self.held if holder is worker]
-            named = self.random.sample(mine, self.random.randrange(len(mine) + 1))
-            if named:
-                outcome = self.random.choice(("succeeded", "succeeded", "failed", "expired"))
-                self.held = [one for one in self.held if one[1] not in named]
-
-                assert worker.complete(*named, named[0], outcome=outcome) == [
-                    *[b"OK"] * len(named),
-                    b"LOST",
-                ]
-
-    def _redeliver(self) -> None:
-        if picked := self._pick():
-            worker, taken = picked
-            worker.redeliver(taken, counts=self.random.randrange(2))
-
-            assert worker.complete(taken) == [b"LOST"]
-
-    def _cancel(self) -> None:
-        self.documents.scripts.call("cancel", self.random.choice(self.job_ids[-2:]))
-        self._open()
-
-    def finish(self) -> None:
-        """Answer everything that is left."""
-        while self.held:
-            self._complete()
-        while self.documents.backlog()["docs"]:
-            self.documents.prepare()
-            self._take()
-            while self.held:
-                self._complete()
-
-    def check(self) -> None:
-        """Compare the counters with what lies where."""
-        client, keys = self.documents.client, self.documents.keys
-        lying: Counter[str] = Counter()
-        num_bytes = 0
-        for stream in (*map(keys.intake, TIERS), self.documents.ready()):
-            for _, fields in client.xrange(stream):
-                lying[fields[b"j"].decode()] += 1
-                num_bytes += int(fields[b"b"])
-        for key in client.scan_iter(f"{keys.prefix}:followers:*"):
-            flat = client.lrange(key, 0, -1)
-            lying.update(job.decode() for job in flat[1::6])
-            num_bytes += sum(map(int, flat[3::6]))
-
-        assert self.documents.backlog() == {"docs": lying.total(), "bytes": num_bytes}
-
-        num_running = 0
-        for job_id in self.job_ids:
-            counts = Counter(self.documents.counts(job_id))
-            num_done = sum(counts[outcome] for outcome in OUTCOMES)
-            num_running += counts["running"]
-            custom_ids = [result.custom_id for result in self.documents.results(job_id)]
-            is_cancelled = client.hexists(keys.job(job_id), "cancelled_at")
-            num_open = counts["running"] if is_cancelled else lying[job_id]
-
-            assert counts["submitted"] == num_done + num_open
-            assert len(custom_ids) == len(set(custom_ids)) == num_done - counts["cancelled"]
-
-        assert client.zcard(keys.running) == num_running
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_counters_always_add_up(documents: Documents, worker: Worker, seed: int) -> None:
-    """Whatever happens in whatever order, every document is accounted for exactly once."""
-    chaos = Chaos(documents, seed)
-    for _ in range(200):
-        chaos.step()
-        chaos.check()
-    chaos.finish()
-    chaos.check()
-
-    assert documents.backlog() == {"docs": 0, "bytes": 0}
-    assert list(documents.client.scan_iter(f"{documents.keys.prefix}:lead:*")) == []
 
 
 def test_specs_are_kept_once(documents: Documents) -> None:

@@ -124,11 +124,12 @@ class Documents:
 
     def results(self, job_id: str = "job") -> list[Result]:
         """Return the job's results in completion order."""
+        shared = self.client.hgetall(self.keys.bodies(job_id))
         return [
             Result(
                 Header.decode(fields[b"h"]).custom_id,
                 fields[b"d"].decode(),
-                Body.decode(fields[b"b"]),
+                Body.decode(shared[fields[b"s"]] if b"s" in fields else fields[b"b"]),
             )
             for _, fields in self.client.xrange(self.keys.results(job_id))
         ]
