@@ -21,19 +21,20 @@ from docmill.keys import Keys
 from tests.chaos.audit import Audit, Verdict
 from tests.chaos.crew import Crew, Member, Post
 from tests.chaos.customer import EXIT_AGAIN
+from tests.chaos.injuries import Ground, Injuries
 from tests.chaos.piles import DELIVERIES, Pile, Temper
 from tests.chaos.scene import NAMESPACE
 from tests.chaos.watch import Watch
-from tests.support.proxy import Proxy, running_proxy
-from workers.redis_server import RedisServer, start_embedded
+from tests.support.proxy import running_proxy
+from workers.redis_server import start_embedded
 
 #: Moments (four to a command) after which a process dies by itself; see `mortal.Fate`.
 _WORKER_SPAN, _CONTROL_SPAN, _CUSTOMER_SPAN = (15, 2000), (15, 12_000), (15, 10_000)
 _NUM_CUSTOMERS = 3
 _HEARTBEAT_TTL_S = 1.0
-#: Longer than it takes to give a frozen worker's entries away: its heartbeat's lifetime, the
-#: reaper's confirmation and a round of it.
-_FROZEN_S = 2.5 * _HEARTBEAT_TTL_S
+#: What it takes to give a silent worker's entries away: its heartbeat's lifetime, the reaper's
+#: confirmation and a round of it.
+_AWAY_S = 2.5 * _HEARTBEAT_TTL_S
 #: How long all may take to end once nothing is injured any more.
 _CALM_S, _SETTLE_S, _FRESH_S = 40.0, 20.0, 10.0
 
@@ -86,38 +87,41 @@ class Storm:
         self._chance = random.Random(plan.seed)
         self._crew = Crew(folder, plan.seed)
         self._keys = Keys(NAMESPACE)
-        self._due: list[tuple[float, Callable[[], object]]] = []
         self._piles: list[Pile] = []
-        self._redis: RedisServer
+        self._ground: Ground
+        self._injuries: Injuries
         self._watch: Watch
-        self._proxies: list[Proxy] = []
-        self._is_stormy = False
 
     def run(self) -> Tally:
         """Run rounds until enough was killed or a promise was broken."""
         with ExitStack() as stack:
-            self._redis = start_embedded(self._folder / "redis")
-            stack.callback(lambda: self._redis.stop())  # noqa: PLW0108 - the one there is at the end
-            self._proxies = [stack.enter_context(running_proxy(self._redis.url)) for _ in range(2)]
+            server = start_embedded(self._folder / "redis")
+            proxies = [stack.enter_context(running_proxy(server.url)) for _ in range(2)]
+            self._ground = Ground(self._folder / "redis", server, proxies, self._crew, _AWAY_S)
+            stack.callback(self._ground.stop_redis)
             stack.callback(self._crew.disband)
-            client = connect(self._redis.url)
+            self._injuries = Injuries(self._ground, self._chance)
+            client = connect(server.url)
             self._watch = Watch(client, self._keys)
-            audit = Audit(client, self._redis.url, self._keys, self._folder)
+            audit = Audit(client, server.url, self._keys, self._folder)
             for post in self._posts():
                 self._crew.start(post)
             while self.tally.verdict.is_clean and self._num_kills < self.plan.num_kills:
                 self._round(audit)
             client.close()
+        self.tally.kills["redis"] = self._injuries.num_redis_kills
+        self.tally.injuries = self._injuries.num_struck
         self.tally.left_s = self._watch.times_s
         return self.tally
 
     @property
     def _num_kills(self) -> int:
-        return self.tally.kills.total()
+        return self.tally.kills.total() + self._injuries.num_redis_kills
 
     def _posts(self) -> list[Post]:
         fake, slow = "workers.engine_worker", "tests.support.slow_engine_worker"
-        near, far = self._variables(self._redis.url), self._variables(self._proxies[0].url)
+        near = self._variables(self._ground.server.url)
+        far = self._variables(self._ground.proxies[0].url)
         return [
             Post("preprocess-1", "workers.preprocess_worker", (), near, _WORKER_SPAN),
             Post("preprocess-2", "workers.preprocess_worker", (), far, _WORKER_SPAN),
@@ -145,9 +149,11 @@ class Storm:
         first, target = len(self._piles), self._num_kills + self.plan.round_kills
         target = min(target, self.plan.num_kills)
         self._crew.truce.unlink(missing_ok=True)
-        self._is_stormy = True
-        self._later(0.0, self._injure)
+        strike_at = time.monotonic()
         while self._num_kills < target and self.tally.verdict.is_clean:
+            if time.monotonic() >= strike_at:
+                self._injuries.strike()
+                strike_at += self._chance.expovariate(1 / self.plan.every_s)
             while len(self._crew.at("customer")) < _NUM_CUSTOMERS:
                 self._send_customer()
             self._tend()
@@ -165,11 +171,8 @@ class Storm:
         self._say(f"{self._num_kills} kills, {self.tally.verdict.num_documents} documents")
 
     def _calm_down(self) -> None:
-        self._is_stormy = False
         self._crew.truce.touch()
-        for _, undo in self._due:
-            undo()
-        self._due.clear()
+        self._injuries.undo_due(everything=True)
 
     def _pids(self) -> set[int]:
         return {member.pid for member in self._crew.members}
@@ -186,7 +189,7 @@ class Storm:
         plan = self.plan
         pile = Pile(plan.seed, len(self._piles), plan.pile_documents, plan.temper)
         self._piles.append(pile)
-        url = self._proxies[1].url if pile.number % 2 else self._redis.url
+        url = self._ground.proxies[1].url if pile.number % 2 else self._ground.server.url
         told = (url, NAMESPACE, str(self._folder), *pile.arguments)
         name, module = f"customer-{pile.number}", "tests.chaos.customer"
         self._crew.start(Post(name, module, told, span=_CUSTOMER_SPAN))
@@ -194,7 +197,7 @@ class Storm:
     def _ask_something_fresh(self) -> None:
         """Submit one more document, and see that it is answered at once."""
         started = time.monotonic()
-        with Client(self._redis.url, NAMESPACE) as client:
+        with Client(self._ground.server.url, NAMESPACE) as client:
             texts = [f"fresh after {self._num_kills} kills of {self.plan.seed}"]
             job = client.submit(texts, prompt="Answer", tier="interactive", result_ttl=60)
             answers = [result.ok for result in job.results(timeout=_FRESH_S)]
@@ -204,11 +207,7 @@ class Storm:
 
     def _tend(self, longest_s: float = 0.02) -> None:
         """Do what is due, and put somebody in the place of whoever has ended."""
-        now = time.monotonic()
-        due = [item for item in self._due if item[0] <= now]
-        self._due = [item for item in self._due if item[0] > now]
-        for _, act in due:
-            act()
+        self._injuries.undo_due()
         self._watch.look()
         for member in self._crew.ended(longest_s):
             self._bury(member)
@@ -224,65 +223,3 @@ class Storm:
             )
         if not is_customer or status in (EXIT_AGAIN, -signal.SIGKILL):
             self._crew.start(member.post)
-
-    def _later(self, delay_s: float, act: Callable[[], object]) -> None:
-        self._due.append((time.monotonic() + delay_s, act))
-
-    def _injure(self) -> None:
-        if not self._is_stormy:
-            return
-        injuries: dict[Callable[[], None], float] = {
-            self._kill: 6.0,
-            self._freeze: 1.0,
-            self._stop: 0.5,
-            self._kill_redis: 0.3,
-            self._cut: 1.0,
-            self._lose_replies: 1.0,
-            self._stall: 0.3,
-        }
-        (injure,) = self._chance.choices(list(injuries), list(injuries.values()))
-        self.tally.injuries[injure.__name__.strip("_")] += 1
-        injure()
-        self._later(self._chance.expovariate(1 / self.plan.every_s), self._injure)
-
-    def _pick(self, *roles: str) -> Member | None:
-        awake = [member for member in self._crew.at(*roles) if not member.is_frozen]
-        return self._chance.choice(awake) if awake else None
-
-    def _kill(self) -> None:
-        role = self._chance.choices(("preprocess", "engine", "control", "customer"), (4, 4, 2, 1))
-        member = self._pick(*role)
-        if member:
-            member.kill()
-
-    def _freeze(self) -> None:
-        """Stop a worker until its entries were given away; then it wakes up and is too late."""
-        member = self._pick("preprocess", "engine", "control")
-        if member:
-            member.freeze()
-            self._later(_FROZEN_S * self._chance.uniform(0.5, 1.5), member.thaw)
-
-    def _stop(self) -> None:
-        """Ask a worker to end, as an operator does."""
-        member = self._pick("preprocess", "engine", "control")
-        if member and not member.is_asked:  # the second signal would end it at once
-            member.ask_to_stop()
-
-    def _kill_redis(self) -> None:
-        self._redis.process.kill()
-        self._redis.process.wait()
-        self.tally.kills["redis"] += 1
-        self._redis = start_embedded(self._folder / "redis")
-
-    def _cut(self) -> None:
-        self._chance.choice(self._proxies).cut()
-
-    def _lose_replies(self) -> None:
-        proxy = self._chance.choice(self._proxies)
-        proxy.lose_replies(self._chance.randint(1, 3), to=self._chance.choice([b"EVALSHA", b"X"]))
-
-    def _stall(self) -> None:
-        """Let nothing through for so long that those behind are taken for dead."""
-        proxy = self._chance.choice(self._proxies)
-        proxy.flows.clear()
-        self._later(_FROZEN_S * self._chance.uniform(0.3, 1.2), proxy.flows.set)
