@@ -1,8 +1,9 @@
 """An engine worker whose engine takes its time in odd ways, and notes what it answers.
 
-`python -m tests.chaos.odd_engine sleeps|hogs SECONDS FILE`: each batch takes that long before its
-first answer; one that hogs holds the interpreter all the while, so that no other thread of the
-process runs. Each row that is answered adds a line to FILE. Everything else is the real worker.
+`python -m tests.chaos.odd_engine sleeps|hogs|loads SECONDS FILE`: each batch takes that long before
+its first answer; one that hogs holds the interpreter all the while, so that no other thread of the
+process runs. One that loads takes that long to load, and no time later. Each row that is answered
+adds a line to FILE. Everything else is the real worker.
 """
 
 import sys
@@ -34,6 +35,9 @@ def hog(seconds: float) -> None:
 
 def _create(settings: Settings, files: ModelFiles) -> Engine:
     way, seconds, notes = sys.argv[1:]
+    if way == "loads":
+        time.sleep(float(seconds))
+        seconds = "0"
 
     def note(row: Row) -> None:
         with Path(notes).open("a", encoding="utf-8") as out:

@@ -1,12 +1,18 @@
 """Processes that are asked to stop, at good moments and at bad ones (FLD-L10)."""
 
+import json
+import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from tests.chaos.crew import Member
 from tests.chaos.scene import Scene, ends_within
+from tests.support.command import descendants
+from tests.support.processes import ROOT
 from tests.support.wait import wait_until
 
 PROMPT = "Answer"
@@ -31,6 +37,42 @@ def test_an_idle_process_ends_at_once(stage: Scene, name: str) -> None:
 
     assert 2 > ends_within(member, 10)
     assert _has_left_in_order(stage, member)
+
+
+def test_a_worker_that_loads_its_model_ends_at_once(stage: Scene) -> None:
+    """FLD-L10: loading may take minutes and cannot be interrupted; nobody has to wait for it."""
+    member = stage.start("odd-1", "loads", "600", os.devnull)
+    wait_until(lambda: b'"loading"' in stage.shown(member), what="it loads")
+    member.ask_to_stop()
+
+    assert 2 > ends_within(member, 10)
+    assert _has_left_in_order(stage, member)
+
+
+@pytest.mark.parametrize("module", ["workers.preprocess_worker", "workers.control"])
+def test_the_first_process_of_a_container_ends_when_asked(stage: Scene, module: str) -> None:
+    """FLD-L10: as process 1, which the kernel gives no default handlers, it ends in order too."""
+    command = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable)
+    if subprocess.run([*command, "-c", ""], check=False, capture_output=True).returncode:
+        pytest.skip("this user may not make process namespaces")
+    post = stage.post("preprocess-1")
+    variables = os.environ | post.variables  # noqa: TID251 - as a container's runtime does
+    outside = subprocess.Popen([*command, "-m", module], cwd=ROOT, env=variables)
+    try:
+        states = wait_until(lambda: _ready_pids(stage), timeout_s=20, what="it is ready")
+        (inside,) = descendants(outside.pid)
+        os.kill(inside, signal.SIGTERM)
+
+        assert {1} == states
+        assert 0 == outside.wait(5)
+    finally:
+        outside.kill()
+        outside.wait()
+
+
+def _ready_pids(stage: Scene) -> set[int]:
+    shown = map(json.loads, stage.client.hvals(stage.keys.consumers))
+    return {one["pid"] for one in shown if one["state"] == "ready"}
 
 
 @pytest.mark.parametrize("name", ["preprocess-1", "engine-1", "control-1"])
