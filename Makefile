@@ -46,6 +46,9 @@ test-integration: $(VENV) ## A real Redis, one process
 test-e2e: model ## Real processes, Redis and models
 	$(PYTEST) tests/e2e
 
+test-chaos: $(VENV) ## Processes that are killed, frozen and cut off, some dozens of times
+	$(PYTEST) tests/chaos
+
 chaos: $(VENV) ## A thousand kills: nothing lost, nothing twice (CHAOS_SEED=… runs a seed again)
 	$(BIN)/python -m tests.chaos --kills $(KILLS)
 
@@ -134,5 +137,5 @@ $(PEERS): bench/peers/requirements.txt
 	.venv-peers/bin/python -m pip install --quiet -r $<
 	touch $@
 
-.PHONY: demo model up down redis-url test test-unit test-integration test-e2e chaos test-gpu \
+.PHONY: demo model up down redis-url test test-unit test-integration test-e2e test-chaos chaos test-gpu \
   test-client-redis8 compose-test cov lint types layers fmt bench bench-quick bench-peers docs wheel lock clean help

@@ -126,7 +126,7 @@ class Storm:
             Post("preprocess-1", "workers.preprocess_worker", (), near, _WORKER_SPAN),
             Post("preprocess-2", "workers.preprocess_worker", (), far, _WORKER_SPAN),
             Post("engine-1", fake, (), near, _WORKER_SPAN),
-            Post("engine-2", slow, ("0.05",), far, _WORKER_SPAN),
+            Post("engine-2", slow, ("0.2",), far, _WORKER_SPAN),
             Post("control-1", "workers.control", (), near, _CONTROL_SPAN),
             Post("control-2", "workers.control", (), far, _CONTROL_SPAN),
         ]
