@@ -15,6 +15,15 @@ from docmill.keys import Keys
 PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 
 
+#: Large batches, as an engine that costs nothing likes them; the default of 32 rows suits a model.
+_WORKER = (
+    ("DOCMILL_ENGINE", "fake"),
+    ("DOCMILL_RESULT_CACHE_TTL_S", "0"),
+    ("DOCMILL_MAX_ROWS", "128"),
+    ("DOCMILL_MAX_BATCH_TOKENS", "1000000"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One of those that take turns.
@@ -56,14 +65,22 @@ def own_sides() -> list[Side]:
     bare, results = "bare:results", Keys().results(JOB)
     return [
         Side("bare", (*command, "bare"), 40_000, bare, _num_in(bare)),
-        Side("bare_xdel", (*command, "bare_xdel"), 40_000, bare, _num_in(bare), has_latency=False),
+        Side(
+            "bare_xdel",
+            (*command, "bare_xdel"),
+            40_000,
+            bare,
+            _num_in(bare),
+            has_enqueue=False,
+            has_latency=False,
+        ),
         Side(
             "docmill",
             (*command, "docmill"),
             20_000,
             results,
             _num_in(results),
-            settings=(("DOCMILL_ENGINE", "fake"), ("DOCMILL_RESULT_CACHE_TTL_S", "0")),
+            settings=_WORKER,
             has_enqueue=False,
         ),
         Side("client", (*command, "client"), 30_000, "", _num_keys, has_worker=False),
