@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docmill import Client
+from docmill.errors import JobError
 from docmill.keys import GROUP, Keys
 from docmill.results import Result
 from tests.chaos.piles import Oracle, Pile
@@ -109,11 +110,15 @@ class Audit:
 
     def check(self, pile: Pile, now: float, verdict: Verdict) -> None:
         """Compare a finished job with its pile, and with what its customer saw."""
-        with Client(self._url, self._keys.namespace) as client:
-            job = client.job(pile.job_id)
-            status, results = job.status(), list(job.results(timeout=10))
         custom_ids = set(pile.documents()) | {pile.second_id}
         verdict.num_documents += len(custom_ids)
+        try:
+            with Client(self._url, self._keys.namespace) as client:
+                job = client.job(pile.job_id)
+                status, results = job.status(), list(job.results(timeout=10))
+        except JobError as error:
+            verdict.lost += [f"{pile.job_id}/{name}: {error}" for name in sorted(custom_ids)]
+            return
         verdict.num_retried += self._client.hlen(self._keys.history(pile.job_id))
         say = _speaker(verdict, pile)
         counts = Counter(result.custom_id for result in results)

@@ -9,7 +9,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -146,29 +146,37 @@ class Storm:
         }
 
     def _round(self, audit: Audit) -> None:
-        first, target = len(self._piles), self._num_kills + self.plan.round_kills
-        target = min(target, self.plan.num_kills)
+        first = len(self._piles)
+        self._rage(min(self._num_kills + self.plan.round_kills, self.plan.num_kills))
+        self._calm_down()
+        if self.tally.verdict.is_clean:
+            self._judge(audit, self._piles[first:])
+        self._say(f"{self._num_kills} kills, {self.tally.verdict.num_documents} documents")
+
+    def _rage(self, num_kills: int) -> None:
+        """Injure until so many were killed in all, or somebody fell over by himself."""
         self._crew.truce.unlink(missing_ok=True)
         strike_at = time.monotonic()
-        while self._num_kills < target and self.tally.verdict.is_clean:
+        while self._num_kills < num_kills and self.tally.verdict.is_clean:
             if time.monotonic() >= strike_at:
                 self._injuries.strike()
                 strike_at += self._chance.expovariate(1 / self.plan.every_s)
             while len(self._crew.at("customer")) < _NUM_CUSTOMERS:
                 self._send_customer()
             self._tend()
-        self._calm_down()
-        piles = self._piles[first:]
+
+    def _judge(self, audit: Audit, piles: Sequence[Pile]) -> None:
+        """Let all jobs end and all traces vanish, and compare what is there with what must be."""
+        verdict = self.tally.verdict
         if not self._until(lambda: not self._crew.at("customer"), _CALM_S):
             waiting = [member.post.name for member in self._crew.at("customer")]
-            self.tally.verdict.faults.append(f"jobs that never end: {waiting}")
+            verdict.faults.append(f"jobs that never end: {waiting}")
         elif not self._until(lambda: not audit.leftovers(self._pids()), _SETTLE_S):
-            self.tally.verdict.faults += audit.leftovers(self._pids())
+            verdict.faults += audit.leftovers(self._pids())
         else:
             for pile in piles:
-                audit.check(pile, datetime.now(UTC).timestamp(), self.tally.verdict)
+                audit.check(pile, datetime.now(UTC).timestamp(), verdict)
             self._ask_something_fresh()
-        self._say(f"{self._num_kills} kills, {self.tally.verdict.num_documents} documents")
 
     def _calm_down(self) -> None:
         self._crew.truce.touch()

@@ -1,15 +1,20 @@
 """The judge is judged: what a storm must find is found, and its victims die where they should."""
 
+import shutil
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from docmill.keys import GROUP
 from tests.chaos.audit import Audit, Verdict
+from tests.chaos.crew import Post
 from tests.chaos.piles import Pile
 from tests.chaos.scene import NAMESPACE, Scene
+from tests.chaos.storm import Plan, Storm
 from tests.support.wait import wait_until
 
 _PILE = Pile("harness", 0, 30)
@@ -142,3 +147,25 @@ def test_nobody_dies_in_a_truce(stage: Scene) -> None:
     stage.wait_until_ready(member)
 
     assert not stage.crew.obituaries.exists()
+
+
+def test_a_job_that_is_gone_is_lost(stage: Scene, audit: Audit) -> None:
+    """All documents of a job that Redis does not know are named."""
+    stage.client.delete(stage.keys.job(_PILE.job_id))
+    verdict = _judge(audit)
+
+    assert _PILE.num_documents + 1 == len(verdict.lost)
+
+
+class _Broken(Storm):
+    def _posts(self) -> list[Post]:
+        return [Post("engine-1", "workers.engine_worker", (), {"DOCMILL_REDIS_URL": "nonsense"})]
+
+
+def test_a_process_that_ends_by_itself_is_a_fault() -> None:
+    """A storm ends at once, with the words of whoever fell over, when a worker does."""
+    folder = Path(tempfile.mkdtemp(prefix="dm-chaos-"))
+    tally = _Broken(Plan("harness", num_kills=1000), folder, lambda line: None).run()
+    shutil.rmtree(folder)
+
+    assert any("engine-1" in fault and "nonsense" in fault for fault in tally.verdict.faults)
