@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import redis
+
 from docmill.errors import BrokerUnavailable, MessageError, Reason
 from docmill.keys import GROUP, TIERS
 from docmill.scripts import Scripts
@@ -92,23 +94,25 @@ class Feeder:
             self.feed()
 
     def feed(self) -> None:
-        """Read once, where there is room."""
+        """Read once, where there is room; wait a little for it where there is none."""
         num_taken = self._window.num_taken
         wanted = self._wanted()
-        is_open = len(wanted) == len(self._sources)
-        if wanted:
-            max_rows = self._window.limits.max_rows
-            # blocking on some streams only would miss room that comes up for the others
-            entries = (
-                self._reader.read(max_rows)
-                if is_open
-                else self._reader.read(max_rows, streams=wanted, block_ms=None)
-            )
-            self._take(entries)
-            if entries:
-                self._pace(is_full=len(entries) >= max_rows)
-        if not is_open:
+        if len(wanted) < len(self._sources):
             self._window.wait_until_taken(num_taken, _ROOM_WAIT_S)
+            wanted = self._wanted()
+        if not wanted:
+            return
+        max_rows = self._window.limits.max_rows
+        # blocking on some streams only would miss room that comes up for the others
+        is_open = len(wanted) == len(self._sources)
+        entries = (
+            self._reader.read(max_rows)
+            if is_open
+            else self._reader.read(max_rows, streams=wanted, block_ms=None)
+        )
+        self._take(entries)
+        if entries:
+            self._pace(is_full=len(entries) >= max_rows)
 
     def _pace(self, *, is_full: bool) -> None:
         is_hot = time.monotonic() - self._read_at < 2 * _PAUSE_S
@@ -171,3 +175,5 @@ class Feeder:
             )
         except BrokerUnavailable:
             return  # the reaper hands it back once this consumer is gone
+        except redis.ResponseError as problem:  # one entry must not end the reading of all others
+            log.get().error("entry.failed", entry_id=entry.entry_id, problem=str(problem))
