@@ -18,7 +18,7 @@ from docmill.wire import Header, Prepared
 from engine.base import Row, Sampling
 from workers import batching, log
 from workers.batching import Batch, Limits, Waiting
-from workers.streams import Entry
+from workers.streams import Entry, is_count
 
 _FIELDS = frozenset((b"i", b"j", b"h", b"b", b"n", b"p", b"f"))
 
@@ -93,7 +93,7 @@ def open_entry(entry: Entry) -> Lease:
         names = ", ".join(sorted(name.decode() for name in missing))
         raise DecodeError(f"the entry lacks the fields {names}")
     fields = dict(entry.fields)
-    if not (fields[b"b"].isdigit() and fields[b"n"].isdigit()):
+    if not (is_count(fields[b"b"]) and is_count(fields[b"n"])):
         raise DecodeError("the fields b and n are not numbers")
     prepared = Prepared.decode(fields.pop(b"p"))
     header = Header.decode(fields[b"h"])

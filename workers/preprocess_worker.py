@@ -31,7 +31,7 @@ from workers.models import ModelFiles
 from workers.process import Process, run
 from workers.retry import GiveUp, Trouble
 from workers.specs import SpecStore
-from workers.streams import Entry, Outage, StreamReader, insist, run_pipelined
+from workers.streams import Entry, Outage, StreamReader, insist, is_count, run_pipelined
 
 _MAX_COUNT = 64
 #: Aimed at in one read of a stream: half a second of tokenising, so an interactive document that
@@ -255,7 +255,7 @@ class PreprocessWorker:
 def _is_suspect(entry: Entry) -> bool:
     """Whether the entry was delivered before."""
     deliveries = entry.fields.get(b"n", b"")
-    return deliveries.isdigit() and int(deliveries) > 1
+    return is_count(deliveries) and int(deliveries) > 1
 
 
 def _open(entry: Entry) -> Header:
@@ -268,7 +268,7 @@ def _open(entry: Entry) -> Header:
     if missing:
         raise DecodeError(f"the entry lacks the fields {', '.join(missing)}")
     for name in (b"b", b"n"):
-        if not entry.fields[name].isdigit():
+        if not is_count(entry.fields[name]):
             raise DecodeError(f"the entry's field {name.decode()} is not a number")
     header = Header.decode(entry.fields[b"h"])
     if header.job_id.encode() != entry.fields[b"j"]:

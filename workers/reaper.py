@@ -94,7 +94,7 @@ class _Reaper:
 
     def _reap(self, token: int, confirm_s: float) -> Report:
         groups = consumers_by_stream(self._client, streams(self._client, self._keys))
-        listed = {name.decode() for name in self._client.hkeys(self._keys.consumers)}
+        listed = _names(self._client.hkeys(self._keys.consumers))
         dead = self._confirmed_dead(sorted(listed.union(*groups.values())), confirm_s)
         if not dead:
             return Report()
@@ -153,6 +153,13 @@ def streams(client: Any, keys: Keys) -> list[str]:
     return found
 
 
+def _names(consumers: Iterable[bytes]) -> set[str]:
+    """Return names as text, without what can be no consumer of ours."""
+    return {
+        text for text in (name.decode(errors="replace") for name in consumers) if text.isascii()
+    }
+
+
 def consumers_by_stream(client: Any, names: Iterable[str]) -> dict[str, set[str]]:
     """Return the group's consumers on each stream that exists. Cost: one round trip."""
     names = list(names)
@@ -161,7 +168,7 @@ def consumers_by_stream(client: Any, names: Iterable[str]) -> dict[str, set[str]
             pipe.xinfo_consumers(name, GROUP)
         replies = pipe.execute(raise_on_error=False)
     return {
-        name: {consumer["name"].decode() for consumer in reply}
+        name: _names(consumer["name"] for consumer in reply)
         for name, reply in zip(names, replies, strict=True)
         if not isinstance(reply, redis.ResponseError)  # no such stream or group: nothing to do
     }

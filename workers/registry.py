@@ -15,6 +15,9 @@ from docmill.errors import DecodeError
 from docmill.keys import Keys
 from docmill.wire import unpack
 
+#: More than anybody has: what somebody made up must not become a list of millions of streams.
+_MAX_BUCKETS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
@@ -42,7 +45,7 @@ def register(client: Any, keys: Keys, version: str, model: ServedModel) -> int:
 def buckets_by_version(client: Any, keys: Keys) -> dict[str, int]:
     """Return how many buckets each model version has or ever had."""
     return {
-        version.decode(): _num_buckets(record)
+        version.decode(errors="replace"): _num_buckets(record)
         for version, record in client.hgetall(keys.models).items()
     }
 
@@ -50,6 +53,6 @@ def buckets_by_version(client: Any, keys: Keys) -> dict[str, int]:
 def _num_buckets(record: bytes | None) -> int:
     """Read the number; 0 from what is no such record."""
     try:
-        return int(unpack(record or b"").get("num_buckets", 0))
-    except (DecodeError, TypeError, ValueError):
+        return min(int(unpack(record or b"").get("num_buckets", 0)), _MAX_BUCKETS)
+    except (DecodeError, TypeError, ValueError, OverflowError):
         return 0

@@ -189,7 +189,7 @@ class Rounds:
         """Look through everything that waits once; yield entries seen and ended, page by page."""
         body = Body(outcome="expired", error=_LATE).encode()
         paused = sorted(self._client.smembers(self._keys.parked_jobs))
-        parked = [self._keys.parked(job.decode()) for job in paused]
+        parked = [self._keys.parked(job.decode(errors="replace")) for job in paused]
         for stream in (*streams(self._client, self._keys), *parked):
             at = b"0"
             while at:

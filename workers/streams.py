@@ -141,6 +141,11 @@ class Entry:
     fields: Mapping[bytes, bytes]
 
 
+def is_count(value: bytes) -> bool:
+    """Whether a field is a number that can be counted with, here and by Redis' scripts."""
+    return value.isdigit() and len(value) < 16
+
+
 class StreamReader:
     """Delivers new entries of some streams to one consumer. One thread at a time.
 

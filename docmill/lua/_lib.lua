@@ -6,7 +6,9 @@
 --   <p>:job:<id>          hash     submitted succeeded failed cancelled expired running (counters)
 --                                  sealed (1: no more documents come), cancelled_at, paused_at,
 --                                  cancels (1: some ids were cancelled singly), created_at, finished_at,
---                                  result_ttl_s. Expires result_ttl_s after the job ended, and with it:
+--                                  result_ttl_s, left (of a cancelled job: documents whose entries lie
+--                                  somewhere still). Expires result_ttl_s after the job ended and left
+--                                  nothing, and with it:
 --   <p>:job:<id>:ids        set    custom ids accepted
 --   <p>:job:<id>:specs      hash   digest -> spec bytes
 --   <p>:job:<id>:results    stream h (header) b (body) d (how: run|follower|cached|rejected); or, b being
@@ -151,9 +153,12 @@ local function fields_of(stream, entry)
   return rows[1] and table_of(rows[1][2]) or nil
 end
 
+-- Whether a field is a number that can be counted: Lua also reads '1.5', 'nan' and 400 digits as numbers.
+local function is_count(value) return value and #value < 16 and string.match(value, '^%d+$') end
+
 -- Whether the fields that every script relies on are there: anybody may have added anything.
 local function is_whole(e)
-  return e.i and e.j and e.h and tonumber(e.b) and tonumber(e.n) and true or false
+  return e.i and e.j and e.h and is_count(e.b) and is_count(e.n) and true or false
 end
 
 -- What a call adds to the backlog and to its jobs' counters: summed up, and written by `write_counts`.
@@ -162,7 +167,10 @@ local left_docs, left_bytes, jobs = 0, 0, {}
 -- What is known of a job, and what this call adds to its counters.
 local function job_of(id)
   if not jobs[id] then
-    local known = redis.call('HMGET', k_job(id), 'created_at', 'cancelled_at', 'paused_at', 'cancels')
+    -- an id that somebody made up may name a key of another type: no job
+    local is_read, known = pcall(redis.call, 'HMGET', k_job(id), 'created_at', 'cancelled_at', 'paused_at',
+      'cancels')
+    if not is_read then known = {} end
     jobs[id] = {
       exists = known[1], is_cancelled = known[2], is_paused = known[3], has_cancels = known[4], added = {},
     }
@@ -205,11 +213,11 @@ end
 
 local function counters(job)
   local c = redis.call('HMGET', k_job(job), 'submitted', 'succeeded', 'failed', 'cancelled',
-    'expired', 'running', 'sealed', 'cancelled_at', 'result_ttl_s', 'finished_at')
+    'expired', 'running', 'sealed', 'cancelled_at', 'result_ttl_s', 'finished_at', 'left')
   local n = function(at) return tonumber(c[at] or 0) or 0 end
   return {
     submitted = n(1), done = n(2) + n(3) + n(4) + n(5), running = n(6), sealed = n(7) == 1,
-    is_cancelled = c[8] and true or false, result_ttl_s = n(9), finished_at = c[10],
+    is_cancelled = c[8] and true or false, result_ttl_s = n(9), finished_at = c[10], left = n(11),
   }
 end
 
@@ -224,11 +232,13 @@ local function keys_of_job(job)
   }
 end
 
--- Starts the clock on the job's keys once nothing more can come.
+-- Ends the job once nothing more can come, and starts the clock on its keys. They stay while entries of a
+-- cancelled job lie somewhere: taken for another job's of the same id, those would be answered.
 local function finish_if_done(job)
   local c = counters(job)
-  if not c.sealed or c.done < c.submitted or c.finished_at then return end
-  redis.call('HSET', k_job(job), 'finished_at', now_s())
+  if not c.sealed or c.done < c.submitted then return end
+  if not c.finished_at then redis.call('HSET', k_job(job), 'finished_at', now_s()) end
+  if c.left > 0 or redis.call('TTL', k_job(job)) >= 0 then return end
   for _, key in ipairs(keys_of_job(job)) do redis.call('EXPIRE', key, c.result_ttl_s) end
 end
 
@@ -243,7 +253,11 @@ end
 -- was cancelled singly. `fp`: the fingerprint, when several results of the job may share this body.
 local function settle(id, outcome, header, body, how, was_running, fp)
   local job = job_of(id)
-  if not job.exists or (job.is_cancelled and not was_running) then return nil end
+  if not job.exists then return nil end
+  if job.is_cancelled and not was_running then
+    count(id, 'left', 0 - 1)
+    return nil
+  end
   if not was_running and is_cancelled_singly(id, header) then outcome = 'cancelled' end
   count(id, outcome, 1)
   if outcome == 'cancelled' then return nil end
@@ -255,14 +269,14 @@ local function settle(id, outcome, header, body, how, was_running, fp)
 end
 
 -- Every script that counts ends with this. 0 - x: unary minus makes -0, which reaches Redis 7.0 as '-0',
--- no integer to it.
+-- no integer to it. pcall: a counter that somebody spoiled must not cost the others theirs.
 local function write_counts()
   if left_docs ~= 0 then
-    redis.call('HINCRBY', K_BACKLOG, 'docs', 0 - left_docs)
-    redis.call('HINCRBY', K_BACKLOG, 'bytes', 0 - left_bytes)
+    pcall(redis.call, 'HINCRBY', K_BACKLOG, 'docs', 0 - left_docs)
+    pcall(redis.call, 'HINCRBY', K_BACKLOG, 'bytes', 0 - left_bytes)
   end
   for id, job in pairs(jobs) do
-    for name, by in pairs(job.added) do redis.call('HINCRBY', k_job(id), name, by) end
+    for name, by in pairs(job.added) do pcall(redis.call, 'HINCRBY', k_job(id), name, by) end
     if next(job.added) then finish_if_done(id) end
   end
 end
@@ -282,8 +296,8 @@ end
 -- cancelled was counted then; everything else is counted now.
 local function drop_unwanted(e)
   leave_backlog(e.b)
-  local was_running = stop_running(e.j, e.i)
-  if was_running or (is_wanted(e.j) and is_cancelled_singly(e.j, e.h)) then count(e.j, 'cancelled', 1) end
+  local is_uncounted = stop_running(e.j, e.i) or (is_wanted(e.j) and is_cancelled_singly(e.j, e.h))
+  count(e.j, is_uncounted and 'cancelled' or 'left', is_uncounted and 1 or 0 - 1)
   release_followers(e.f or '', e.i)
 end
 
@@ -298,10 +312,11 @@ local function bury(stream, consumer, e, code, body, message, trace)
     leave_backlog(e.b)
     local result = settle(e.j, 'failed', e.h, body, 'run', stop_running(e.j, e.i))
     add('result', result or '')
-    add('history', redis.call('HGET', k_history(e.j), e.i) or '')
+    add('history', job_of(e.j).exists and redis.call('HGET', k_history(e.j), e.i) or '')
   end
   for name, value in pairs(e) do
-    if not NOT_PAYLOAD[name] then add(name, value) end
+    -- Lua's stack bounds `unpack`: of what somebody made up, some thousand fields do
+    if not NOT_PAYLOAD[name] and #letter < 2000 then add(name, value) end
   end
   redis.call('XADD', K_DEAD, 'MAXLEN', '~', 100000, '*', unpack(letter))
   if is_whole(e) then release_followers(e.f or '', e.i) end

@@ -11,7 +11,7 @@ if c.is_cancelled or c.finished_at then return 0 end
 open_writes()
 if #ARGV == 1 then
   local waiting = c.submitted - c.done - c.running
-  redis.call('HSET', k_job(job), 'cancelled_at', now_s(), 'sealed', 1)
+  redis.call('HSET', k_job(job), 'cancelled_at', now_s(), 'sealed', 1, 'left', waiting)
   redis.call('HDEL', k_job(job), 'paused_at')
   redis.call('ZREM', K_OPEN, job)
   redis.call('HINCRBY', k_job(job), 'cancelled', waiting)

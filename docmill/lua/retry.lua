@@ -24,7 +24,8 @@ local function is_letter(e)
 end
 
 local function put_back(id, e)
-  local line = string.format('%s %s after %s deliveries, last %s: %s', id, e.reason, e.n, e.consumer,
+  local line = string.format('%s %s after %s deliveries, last %s: %s', id, e.reason or '', e.n,
+    e.consumer or '',
     string.gsub(e.error or '', '%c', ' '))
   local before = e.history or ''
   redis.call('XDEL', K_DEAD, id)

@@ -217,6 +217,39 @@ def test_unusable_entries_are_given_up_and_neighbours_are_answered(
     assert documents.client.xlen(documents.ready()) == 0
 
 
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        {"n": b"9" * 5000},
+        {"b": b"9" * 400, "h": b"\xff"},
+        {"b": b"1.5"},
+        {"b": b"nan", "n": b"nan"},
+        {"j": b"job:ids", "h": b"\xff"},
+        {f"x{number}": b"y" for number in range(5000)} | {"h": b"\xff"},
+    ],
+    ids=["digits", "sum", "fraction", "nan", "foreign key", "fields"],
+)
+def test_fields_that_somebody_made_up_end_no_worker(
+    documents: Documents, redis_url: str, keys: Keys, spoiled: dict[str, bytes]
+) -> None:
+    """An entry is given up whatever its fields hold, and what came with it is answered."""
+    documents.put(["good"])
+    (_, fields) = documents.client.xrange(documents.ready())[0]
+    documents.open("other")
+    stranger = {b"i": b"stranger", b"j": b"other"}
+    documents.client.xadd(
+        documents.ready(), fields | stranger | {name.encode(): v for name, v in spoiled.items()}
+    )
+    documents.submit("later")
+    documents.prepare()
+    with serving(FakeEngine(), redis_url, keys):
+        bodies = wait_for_results(documents, 2)
+        wait_until(lambda: documents.client.xlen(keys.dead) == 1)
+
+    assert {body.outcome for body in bodies.values()} == {"succeeded"}
+    assert documents.counts() == {"submitted": 2, "succeeded": 2}
+
+
 def test_what_exceeds_the_context_fails_before_the_engine(
     documents: Documents, redis_url: str, keys: Keys
 ) -> None:

@@ -162,6 +162,47 @@ def test_a_job_cancelled_while_it_was_paused_leaves_nothing(
     assert documents.backlog() == {"docs": 0, "bytes": 0}
 
 
+def test_a_job_ids_next_life_begins_after_its_entries_are_gone(
+    documents: Documents, worker: Worker
+) -> None:
+    """A cancelled job's keys stay while its entries wait, lest they count for its successor."""
+    documents.put(["runs", "waits"])
+    running, waiting = worker.take()
+    worker.begin(running)
+    documents.submit("new")
+    documents.scripts.call("cancel", "job")
+    worker.complete(running)
+    job = documents.keys.job("job")
+
+    assert documents.client.hexists(job, "finished_at")
+    assert documents.client.ttl(job) == -1
+    assert documents.scripts.call("open", "job", 60, b"") == b"CANCELLED"
+
+    documents.prepare()
+
+    assert documents.client.ttl(job) == -1
+    assert worker.begin(waiting) == [b"DROPPED"]
+    assert 0 < documents.client.ttl(job) <= 3600
+    assert documents.counts() == {"submitted": 3, "succeeded": 1, "cancelled": 2}
+    assert documents.backlog() == {"docs": 0, "bytes": 0}
+
+
+def test_what_somebody_parked_keeps_no_job_back(documents: Documents, worker: Worker) -> None:
+    """Entries that nobody can bring back do not keep other jobs' documents parked."""
+    documents.put(["a"])
+    taken = worker.take()
+    documents.scripts.call("pause", "job", 1)
+    worker.begin(*taken)
+    documents.client.set(documents.keys.parked("odd"), "no stream")
+    documents.client.xadd(documents.keys.parked("nowhere"), {"i": "x"})
+    documents.client.sadd(documents.keys.parked_jobs, "odd", "nowhere")
+    documents.scripts.call("pause", "job", 0)
+    documents.scripts.call("unpark", 10)
+
+    assert [fields[b"i"] for _, _, fields in worker.take()] == [b"job.a"]
+    assert documents.client.smembers(documents.keys.parked_jobs) == {b"odd"}
+
+
 def test_a_pause_holds_up_no_other_job(documents: Documents, worker: Worker) -> None:
     """Who waited for the answer of a paused job's document does not wait for the pause to end."""
     documents.open()

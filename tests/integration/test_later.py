@@ -80,6 +80,20 @@ def test_those_due_first_come_first_and_no_more_than_asked(
     assert documents.scripts.call("due", 2) == 1
 
 
+def test_what_somebody_spoiled_keeps_nothing_back(documents: Documents, worker: Worker) -> None:
+    """An entry that cannot be brought back is put off; those behind it come."""
+    put_off(documents, worker, "a")
+    pass_time(documents, "a")
+    documents.client.set(documents.keys.later_entry("odd"), "no hash")
+    documents.client.hset(documents.keys.later_entry("empty"), "stream", documents.ready())
+    documents.client.zadd(documents.keys.later, {"odd": 0, "empty": 0})
+    documents.scripts.call("due", 10)
+
+    assert [fields[b"i"] for _, _, fields in worker.take()] == [b"job.a"]
+    assert documents.client.zrange(documents.keys.later, 0, -1) == [b"empty", b"odd"]
+    assert documents.scripts.call("due", 10) == 0
+
+
 def test_an_intake_entry_comes_back_to_intake(documents: Documents) -> None:
     """Preprocessing may put off as engines do."""
     documents.open()

@@ -329,6 +329,7 @@ def _job(job: Job) -> dict[str, Any]:
         "ids": {doc.custom_id for doc in job.docs},
         "cancelled_ids": job.cancelled_ids,
         "history": job.history,
-        # every key of a finished job ends with it, no other key of a job does
-        "lifetimes": {job.is_finished},
+        # every key of a finished job ends with it, no other key of a job does; what still lies
+        # somewhere of a cancelled one would be taken for a new job's of that id
+        "lifetimes": {job.is_finished and not any(doc.place for doc in job.docs)},
     }
