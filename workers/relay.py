@@ -5,6 +5,7 @@ them unchanged. Lines that are not JSON (tracebacks, warnings of libraries) pass
 import structlog.
 """
 
+import contextlib
 import json
 from collections import deque
 from typing import Any, BinaryIO
@@ -35,8 +36,10 @@ class LogRelay:
             self.failure = Failure(
                 code=str(event.get("code", "")), message=str(event.get("message", ""))
             )
-        self._sink.write(line if event is None or self._render is None else self._shown(event))
-        self._sink.flush()
+        # a full disk costs lines of the log: unread, the child would stop at its next one
+        with contextlib.suppress(OSError):
+            self._sink.write(line if event is None or self._render is None else self._shown(event))
+            self._sink.flush()
 
     def last_words(self) -> str:
         """Return the last line that was not a log event: of a traceback, the error itself."""

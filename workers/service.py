@@ -67,11 +67,11 @@ def commands(num_shards: int) -> list[Command]:
 
 
 def emit(event: str, **fields: Any) -> None:
-    """Tell the parent program something; a parent that has gone is no error here."""
+    """Tell the parent program something; that it has gone, or a full disk, is no error here."""
     try:
         sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         # the interpreter flushes once more at exit, and would complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

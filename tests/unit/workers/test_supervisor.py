@@ -1,5 +1,6 @@
 """The supervisor, driven with small real child processes."""
 
+import errno
 import io
 import os
 import time
@@ -219,6 +220,25 @@ def test_readiness_forgives_failed_starts() -> None:
     ]
 
     assert verdicts == [True, True, True, True, True, False]
+
+
+def test_a_full_disk_stops_no_child() -> None:
+    """Lines that cannot be written are lost; those that come later are not."""
+
+    class Disk(io.BytesIO):
+        is_full = True
+
+        def flush(self) -> None:
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "no space left")
+
+    disk = Disk()
+    relay = LogRelay(disk, is_console=False)
+    relay.feed(b"lost\n")
+    disk.is_full = False
+    relay.feed(b"kept\n")
+
+    assert disk.getvalue().endswith(b"kept\n")
 
 
 def test_logs_pass_unchanged_unless_a_person_reads_them() -> None:
