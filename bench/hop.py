@@ -1,7 +1,10 @@
 """docmill's own sides of bench/queue.py, and the bare loop beside them: `python -m bench.hop`.
 
-- `docmill`: one engine worker, whole and real, with an engine that costs nothing. What is sent
-  lies in the ready stream, as a preprocessing worker leaves it: 8 KB of tokens.
+- `queue`: docmill's queue without its engine worker: the reader that survives outages, begin,
+  complete and a heartbeat, 64 at a time. What is sent lies in the ready stream, as a preprocessing
+  worker leaves it: 8 KB of tokens, not decoded here.
+- `worker`: one engine worker on the same, whole and real, with an engine that costs nothing:
+  decoding, batching, rows and events come on top.
 - `client`: `Client.submit` from one process; nobody works.
 - `bare`: what Redis and the driver alone can do: XREADGROUP of 64, then their results and one XACK
   in one MULTI. No ownership, counters, duplicates or heartbeats. `bare_xdel` deletes as well.
@@ -19,7 +22,7 @@ from typing import Any
 import redis
 
 from bench.peers.base import DOCUMENT_BYTES, RESULT, documents, main
-from bench.shard import Shard
+from bench.shard import Shard, Taken
 from docmill import Client
 from docmill.connection import connect
 from docmill.keys import Keys
@@ -27,8 +30,9 @@ from engine.base import Capacity, Engine, Event, Refill, Row, RowDone, Step
 from engine.fake import FakeEngine
 from workers.engine_worker import work
 from workers.models import ModelFiles
-from workers.process import run
+from workers.process import Process, run
 from workers.settings import Settings
+from workers.streams import Outage, StreamReader
 
 JOB = "bench"
 CHUNK = 64
@@ -52,8 +56,8 @@ class NoEngine(FakeEngine):
             wave = refill(max_rows) if refill is not None else ()
 
 
-class Docmill:
-    """One hop: ready stream, worker, result; see `bench.peers.base.Side`."""
+class Worker:
+    """One hop: ready stream, engine worker, result; see `bench.peers.base.Side`."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -85,6 +89,28 @@ class Docmill:
         shard = Shard(connect(self._url), Keys())
         shard.open(JOB)
         return shard
+
+
+class Queue(Worker):
+    """One hop: ready stream, begin and complete, result; see `bench.peers.base.Side`."""
+
+    def work(self) -> None:
+        """Be a consumer with every guarantee, and nothing to do; configured by the environment."""
+        run("engine", _consume)
+
+
+def _consume(process: Process) -> None:
+    shard = Shard(process.client, process.keys, consumer=process.consumer)
+    reader = StreamReader(
+        process.client, process.consumer, [shard.ready], outage=Outage(process.pause)
+    )
+    while not process.stop.is_set():
+        process.progress.touch()
+        read = reader.read(CHUNK)
+        entries = [Taken(one.stream, one.entry_id, one.fields) for one in read]
+        if entries:
+            shard.begin(entries)
+            shard.complete(entries, RESULT)
 
 
 def _submit(shard: Shard, chunk: Sequence[str], name: str) -> None:
@@ -165,7 +191,8 @@ class Bare:
 if __name__ == "__main__":
     main(
         {
-            "docmill": Docmill,
+            "queue": Queue,
+            "worker": Worker,
             "client": Submitter,
             "bare": Bare,
             "bare_xdel": lambda url: Bare(url, deletes=True),

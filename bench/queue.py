@@ -11,15 +11,17 @@ than rates on a busy machine. *enqueue_docs_per_s*: filling the queue from one p
 reading. *latency_p50_ms*: at 20 documents/s, the worker idle, from just before a document is sent
 to Redis' own notification that its result was written.
 
-docmill's hop is ready stream, engine worker, result, with every guarantee on: ownership, heartbeat,
-begin and complete, counters, leader and followers; answers are not kept for later documents. Its
-enqueue is `Client.submit`. The bare loop is described in bench/hop.py. May import the other files
-of the bench.
+docmill's hop is ready stream to result with every guarantee on: ownership, heartbeat, begin and
+complete, counters, leader and followers; answers are not kept for later documents. *queue* is that
+and nothing else, as the bare loop beside it; *worker* is the whole engine worker, which decodes and
+batches besides. Its enqueue is `Client.submit`. bench/hop.py describes each, and the bare loop. May
+import the other files of the bench.
 """
 
 import argparse
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +81,14 @@ def latencies(sides: Sequence[Side], rounds: int, count: int) -> Runs:
 
 def figures_of(enqueues: Runs, hops: Runs, idle: Runs, peers: Iterable[str]) -> dict[str, Any]:
     """Name what was measured; docmill's figures first."""
-    prefix = {"docmill": "queue", "client": "enqueue"}
+    prefix = {"client": "enqueue"}
     figures: dict[str, Any] = {}
-    if hops.get("docmill"):
-        figures["queue_docs_per_s"] = _figure(hops["docmill"], "docs_per_s", "documents/s")
+    if hops.get("queue"):
+        figures["queue_docs_per_s"] = _figure(hops["queue"], "docs_per_s", "documents/s")
     if enqueues.get("client"):
         figures["enqueue_docs_per_s"] = _figure(enqueues["client"], "docs_per_s", "documents/s")
-    if idle.get("docmill"):
-        figures["idle_latency_p50_ms"] = figure(idle["docmill"], "ms")
+    if idle.get("worker"):
+        figures["idle_latency_p50_ms"] = figure(idle["worker"], "ms")
     figures |= _ratios(hops, list(peers))
     for name, rates in hops.items():
         figures |= _named(prefix.get(name, name), rates, "docs_per_s", "worker_us", "redis_us")
@@ -96,7 +98,7 @@ def figures_of(enqueues: Runs, hops: Runs, idle: Runs, peers: Iterable[str]) -> 
     figures |= {
         f"{name}_latency_p50_ms": figure(each, "ms")
         for name, each in idle.items()
-        if name != "docmill"
+        if name != "worker"
     }
     return figures
 
@@ -119,17 +121,17 @@ def _ratios(hops: Runs, peers: Sequence[str]) -> dict[str, Any]:
     def rates(name: str) -> list[float]:
         return [rate.docs_per_s for rate in hops.get(name, [])]
 
-    own, ratios = rates("docmill"), {}
-    for name, divisors in (
-        ("queue_over_bare_ratio", rates("bare")),
-        ("queue_over_bare_xdel_ratio", rates("bare_xdel")),
-        (
-            "queue_over_best_peer_ratio",
-            [max(each) for each in zip(*map(rates, peers), strict=True)],
-        ),
-    ):
-        if own and divisors:
-            ratios[name] = figure([a / b for a, b in zip(own, divisors, strict=True)], "ratio")
+    best_peer = [max(each) for each in zip(*map(rates, peers), strict=True)]
+    divisors = {
+        "bare": rates("bare"),
+        "bare_xdel": rates("bare_xdel"),
+        "best_peer": best_peer,
+    }
+    ratios = {}
+    for own, (name, others) in product(("queue", "worker"), divisors.items()):
+        if rates(own) and others:
+            within = [a / b for a, b in zip(rates(own), others, strict=True)]
+            ratios[f"{own}_over_{name}_ratio"] = figure(within, "ratio")
     return ratios
 
 

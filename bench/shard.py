@@ -6,7 +6,7 @@ not the expected one ends the bench. May import docmill and workers.streams.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +26,11 @@ NOW = 1_800_000_000.0
 class Taken:
     """An entry that was read, with its fields."""
 
-    stream: bytes
-    entry_id: bytes
-    fields: dict[bytes, bytes]
+    stream: bytes | str
+    entry_id: bytes | str
+    fields: Mapping[bytes, bytes]
 
-    def named(self, *fields: bytes) -> list[bytes]:
+    def named(self, *fields: bytes) -> list[bytes | str]:
         """Return stream, entry id and these fields, as scripts want them."""
         return [self.stream, self.entry_id, *(self.fields[name] for name in fields)]
 
@@ -38,8 +38,11 @@ class Taken:
 class Shard:
     """One shard, its intake and one ready stream."""
 
-    def __init__(self, client: Any, keys: Keys, model_version: str = "fake") -> None:
+    def __init__(
+        self, client: Any, keys: Keys, model_version: str = "fake", consumer: str = CONSUMER
+    ) -> None:
         self.client = client
+        self._consumer = consumer
         self.keys = keys
         self.intake, self.ready = keys.intake(TIER), keys.ready(model_version, TIER, 0)
         self._scripts = Scripts(client, keys.prefix)
@@ -69,7 +72,7 @@ class Shard:
 
     def take(self, stream: str, count: int) -> list[Taken]:
         """Read up to so many new entries."""
-        replies = self.client.xreadgroup(GROUP, CONSUMER, {stream: ">"}, count)
+        replies = self.client.xreadgroup(GROUP, self._consumer, {stream: ">"}, count)
         return [Taken(name, *entry) for name, entries in replies for entry in entries]
 
     def prepare(self, entries: Sequence[Taken], num_tokens: int) -> None:
@@ -86,12 +89,12 @@ class Shard:
             )
             args += entry.named(b"i", b"j", b"b", b"h")
             args += ["ready", self.ready, prepared.encode(), fingerprint]
-        self._expect(b"READY", "prepare", GROUP, CONSUMER, *args)
+        self._expect(b"READY", "prepare", GROUP, self._consumer, *args)
 
     def begin(self, entries: Sequence[Taken]) -> None:
         """Mark ready entries as running by one call."""
         args = [value for entry in entries for value in entry.named(b"i", b"j", b"b", b"f")]
-        self._expect(b"RUN", "begin", GROUP, CONSUMER, *args)
+        self._expect(b"RUN", "begin", GROUP, self._consumer, *args)
 
     def complete(self, entries: Sequence[Taken], text: str) -> None:
         """Answer running entries by one call; answers are not cached."""
@@ -99,7 +102,7 @@ class Shard:
         args: list[Any] = []
         for entry in entries:
             args += [*entry.named(b"i", b"j", b"b", b"f", b"h"), "succeeded", body]
-        self._expect(b"OK", "complete", GROUP, CONSUMER, 0, *args)
+        self._expect(b"OK", "complete", GROUP, self._consumer, 0, *args)
 
     def _expect(self, verdict: bytes, script: Any, *args: Any) -> None:
         verdicts = set(self._scripts.call(script, *args))

@@ -9,7 +9,7 @@ def test_a_ratio_is_taken_within_each_round_against_that_round_s_best() -> None:
     """A round in which the machine was slow for everybody does not move the ratios."""
     hops = {
         "bare": [Rate(100.0, 1, 1), Rate(10.0, 1, 1)],
-        "docmill": [Rate(50.0, 1, 1), Rate(5.0, 1, 1)],
+        "queue": [Rate(50.0, 1, 1), Rate(5.0, 1, 1)],
         "arq": [Rate(10.0, 1, 1), Rate(0.5, 1, 1)],
         "celery": [Rate(5.0, 1, 1), Rate(1.0, 1, 1)],
     }
