@@ -90,11 +90,17 @@ local function named_entries(group, consumer, first, width)
   local entries, ids, owned = {}, {}, {}
   for at = first, #ARGV, width do
     local stream, id = ARGV[at], ARGV[at + 1]
+    -- with room for what its script adds: a table that grows is built anew
     entries[#entries + 1] = {
       at = at, stream = stream, id = id, i = ARGV[at + 2], j = ARGV[at + 3], b = ARGV[at + 4],
+      is_owned = false, f = false, h = false, outcome = false, body = false, lead = false, followers = false,
     }
-    ids[stream] = ids[stream] or {}
-    table.insert(ids[stream], id)
+    local of_stream = ids[stream]
+    if not of_stream then
+      of_stream = {}
+      ids[stream] = of_stream
+    end
+    of_stream[#of_stream + 1] = id
   end
   for stream, of_stream in pairs(ids) do
     owned[stream] = owned_of(stream, group, consumer, of_stream)
@@ -173,6 +179,7 @@ local function job_of(id)
     if not is_read then known = {} end
     jobs[id] = {
       exists = known[1], is_cancelled = known[2], is_paused = known[3], has_cancels = known[4], added = {},
+      results = k_results(id),
     }
   end
   return jobs[id]
@@ -262,10 +269,10 @@ local function settle(id, outcome, header, body, how, was_running, fp)
   count(id, outcome, 1)
   if outcome == 'cancelled' then return nil end
   if not fp or #body < SHARED_BYTES then
-    return redis.call('XADD', k_results(id), '*', 'h', header, 'b', body, 'd', how)
+    return redis.call('XADD', job.results, '*', 'h', header, 'b', body, 'd', how)
   end
   redis.call('HSETNX', k_bodies(id), fp, body)
-  return redis.call('XADD', k_results(id), '*', 'h', header, 'b', '', 'd', how, 's', fp)
+  return redis.call('XADD', job.results, '*', 'h', header, 'b', '', 'd', how, 's', fp)
 end
 
 -- Every script that counts ends with this. 0 - x: unary minus makes -0, which reaches Redis 7.0 as '-0',

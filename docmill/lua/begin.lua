@@ -22,7 +22,7 @@ for at, e in ipairs(named_entries(group, consumer, 3, 6)) do
   if e.is_owned then
     local said, list = judge(e)
     verdicts[at] = said
-    table.insert(list, said == 'RUN' and e.i or e)
+    list[#list + 1] = said == 'RUN' and e.i or e
   end
 end
 open_writes()
@@ -36,7 +36,7 @@ for _, e in ipairs(parked) do
   redis.call('SADD', K_PARKED, e.j)
   release_followers(e.f, e.i) -- other jobs' documents must not wait for this one's pause to end
 end
-local started_at = now_s()
+local started_at = math.floor(now_s()) -- a fraction would be parsed anew at each insert
 for job, requests in pairs(started) do
   local scored = {}
   for _, request in ipairs(requests) do

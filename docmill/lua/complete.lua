@@ -14,8 +14,9 @@ for _, e in ipairs(entries) do
     requests[#requests + 1] = e.i
     if e.f ~= '' then
       shared[#shared + 1] = e.f
-      leads[#leads + 1] = k_lead(e.f)
-      followed[#followed + 1] = k_followers(e.f)
+      e.lead, e.followers = k_lead(e.f), k_followers(e.f)
+      leads[#leads + 1] = e.lead
+      followed[#followed + 1] = e.followers
     end
   end
 end
@@ -37,7 +38,7 @@ end
 -- Those who waited for the entry's answer: six items each, as release_followers reads them.
 local function followers_of(e)
   if not has_followers or leaders[e.f] ~= e.i then return {} end
-  return redis.call('LRANGE', k_followers(e.f), 0, -1)
+  return redis.call('LRANGE', e.followers, 0, -1)
 end
 
 local function complete(e)
@@ -54,8 +55,8 @@ local function complete(e)
   settle(e.j, e.outcome, e.h, e.body, 'run', was_running, #flat > 0 and e.f)
   if e.f ~= '' and cache_ttl_s > 0 then redis.call('SET', k_cached(e.f), e.body, 'EX', cache_ttl_s) end
   if leaders[e.f] == e.i then
-    spent[#spent + 1] = k_lead(e.f)
-    spent[#spent + 1] = k_followers(e.f)
+    spent[#spent + 1] = e.lead
+    if has_followers then spent[#spent + 1] = e.followers end
   end
   for at = 1, #flat, 6 do
     leave_backlog(flat[at + 3])
