@@ -18,6 +18,7 @@ from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
     NoPermissionError,
+    NoScriptError,
     OutOfMemoryError,
     RedisError,
     ResponseError,
@@ -279,7 +280,9 @@ def is_passing(error: BaseException) -> bool:
     text = str(error)
     if isinstance(error, AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
         return False
-    if isinstance(error, BusyLoadingError | MasterNotFoundError) or is_out_of_memory(error):
+    # scripts were forgotten between their loading and their call: the next try loads them again
+    waits = BusyLoadingError | MasterNotFoundError | NoScriptError
+    if isinstance(error, waits) or is_out_of_memory(error):
         return True
     if isinstance(error, ResponseError):
         return code_of(error) in _WAITING_HELPS
