@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
+    from docmill.dead import DeadLetters
     from docmill.intake import Document, Refusal
     from docmill.job import Job
     from docmill.link import Link
@@ -230,6 +231,18 @@ class Client:
                 return job
         assert problem is not None
         raise problem
+
+    def dead_letters(self) -> DeadLetters:
+        """Return what was given up for good, of all jobs: to look at, retry or drop.
+
+        Raises:
+            BrokerUnavailable: Redis cannot be reached.
+
+        Cost: One round trip.
+        """
+        from docmill.dead import DeadLetters
+
+        return DeadLetters(*self._shards.all())
 
     def ping(self) -> None:
         """Make sure that Redis answers.

@@ -133,9 +133,6 @@ def _entries(streams: Any) -> list[Entry]:
 def results_of(link: Link, job_id: str, entries: Sequence[Entry]) -> list[Result]:
     """Read a page of a job's result stream, with the bodies that several results share.
 
-    Raises:
-        MessageError: A header was written by another version, or is damaged.
-
     Cost: One round trip where bodies are shared, else none.
     """
     shared = {fields[b"s"] for _, fields in entries if b"s" in fields and not fields.get(b"b")}

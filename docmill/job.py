@@ -89,7 +89,6 @@ class Job:
         Raises:
             ResultTimeout: No result came in time; the job goes on and may be asked again.
             JobNotFound, ResultExpired: The job is not there, or not any more.
-            MessageError: A result was written by another version of docmill.
         """
         cursor = self._cursor(timeout, after)
         while (page := cursor.poll()) is not None:

@@ -64,19 +64,27 @@ class Result:
     ) -> Self:
         """Build a result from an entry of a job's result stream.
 
-        A body that cannot be read, or is gone, is a failure of its document alone.
+        What cannot be read, or is gone, is a failure of its document alone. One whose header cannot
+        be read is named after its entry.
 
         Args:
             entry_id: The entry's id.
             fields: Its fields.
             shared_body: The body that its field `s` names, where it has none of its own.
-
-        Raises:
-            MessageError: The header was written by another version, or is damaged.
         """
-        header = Header.decode(fields.get(b"h", b""))
+        finished_at = int(entry_id.partition(b"-")[0]) / 1000  # ids open with milliseconds
+        try:
+            header = Header.decode(fields.get(b"h", b""))
+        except MessageError as error:
+            return cls(
+                custom_id=f"unreadable-{entry_id.decode()}",
+                outcome="failed",
+                error=_unreadable(error),
+                finished_at=finished_at,
+                cursor=entry_id.decode(),
+            )
         body = _read_body(fields.get(b"b") or (shared_body if b"s" in fields else b""))
-        shared = fields.get(b"d", b"run").decode()
+        shared = fields.get(b"d", b"run").decode(errors="replace")
         return cls(
             custom_id=header.custom_id,
             outcome=body.outcome,
@@ -95,7 +103,7 @@ class Result:
             source=header.source,
             spec=header.spec,
             shared=cast("Shared", shared if shared in _SHARED else "run"),
-            finished_at=int(entry_id.partition(b"-")[0]) / 1000,  # ids open with milliseconds
+            finished_at=finished_at,
             cursor=entry_id.decode(),
         )
 
@@ -237,5 +245,8 @@ def _read_body(data: bytes | None) -> Body:
     try:
         return Body.decode(data)
     except MessageError as error:
-        failure = Failure(code=error.code, message=f"the result cannot be read: {error}")
-        return Body(outcome="failed", error=failure)
+        return Body(outcome="failed", error=_unreadable(error))
+
+
+def _unreadable(error: MessageError) -> Failure:
+    return Failure(code=error.code, message=f"the result cannot be read: {error}")

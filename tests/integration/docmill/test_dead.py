@@ -14,7 +14,7 @@ from tests.support.canned_worker import CannedWorker
 @pytest.fixture
 def letters(client: Client) -> DeadLetters:
     """The dead letters of the test's namespace."""
-    return DeadLetters(client._link)
+    return client.dead_letters()
 
 
 def die(client: Client, worker: CannedWorker, job_id: str, codes: dict[str, str]) -> Job:

@@ -11,7 +11,6 @@ from docmill.errors import (
     InvalidDocument,
     JobDeadLettered,
     JobFailed,
-    MessageError,
     NonFiniteLogits,
     Reason,
 )
@@ -132,8 +131,18 @@ def test_a_body_that_cannot_be_read_fails_its_document_alone() -> None:
 
     assert read.error is not None
     assert ("a", "failed", "unsupported_schema") == (read.custom_id, read.outcome, read.error.code)
-    with pytest.raises(MessageError):
-        Result.from_wire(b"5-0", {})
+
+
+def test_a_header_that_cannot_be_read_harms_no_other_result() -> None:
+    """A result of nobody knows whom is told by the name of its entry."""
+    read = Result.from_wire(
+        b"5-0", {b"h": b"garbage", b"b": Body(text="x").encode(), b"d": b"\xff"}
+    )
+
+    assert ("unreadable-5-0", "failed", "5-0") == (read.custom_id, read.outcome, read.cursor)
+    assert read.error is not None
+    assert read.error.code == "decode_error"
+    assert json.loads(read.to_json())["error"]["code"] == "decode_error"
 
 
 def test_the_place_is_named_once() -> None:
