@@ -185,14 +185,16 @@ class Submission:
         while self._chunk:
             waiting: list[Envelope] = []
             again: list[Envelope] = []
+            lacks_memory = False
             for envelope, reply in zip(self._chunk, self._exchange(), strict=True):
                 if reply == b"FULL" or is_out_of_memory(reply):
                     waiting.append(envelope)
+                    lacks_memory = lacks_memory or reply != b"FULL"
                 else:
                     again += self._settle(envelope, reply)
             self._chunk = waiting + again
             if waiting:
-                self._wait_for_room(attempt)
+                self._wait_for_room(attempt, lacks_memory=lacks_memory)
                 attempt += 1
         self._chunk_bytes = 0
         if self._on_progress:
@@ -257,12 +259,13 @@ class Submission:
             return connection_error(reply, self._link.url)
         return BrokerError(f"Redis refused a document: {reply!r:.200}")
 
-    def _wait_for_room(self, attempt: int) -> None:
+    def _wait_for_room(self, attempt: int, *, lacks_memory: bool) -> None:
         names = ("docs", "bytes", "max_docs", "max_bytes")
         values = self._link.run(lambda: self._link.client.hmget(self._link.keys.backlog, names))
         depth = {name: int(value or 0) for name, value in zip(names, values, strict=True)}
         message = (
-            f"the backlog is full: {depth['docs']} documents, {depth['bytes']} bytes accepted and "
+            f"{'Redis is out of memory' if lacks_memory else 'the backlog is full'}: "
+            f"{depth['docs']} documents, {depth['bytes']} bytes accepted and "
             "not yet answered"
         )
         if not self._terms.waits_when_full:

@@ -162,5 +162,7 @@ def test_memory_that_runs_out_in_mid_submission_is_waited_for(
         raw.config_set("maxmemory", 0)
         sender.join(10)
 
+        assert "Redis is out of memory: " in caplog.text
+        assert "the backlog is full" not in caplog.text
         assert not sender.is_alive()
         assert len(texts) == small.job("large").status().submitted
