@@ -150,6 +150,11 @@ def _read_file(
         message = f"{name}: it leads out of the folder that may be read"
         yield Refusal(name, Reason.UNREADABLE, message, source)
         return
+    if base is not None and path.exists() and not path.is_file():
+        # a pipe would be waited for without an end
+        message = f"{name}: it is no file"
+        yield Refusal(name, Reason.UNREADABLE, message, source)
+        return
     try:
         if path.suffix.lower() in LINE_SUFFIXES:
             yield from read_jsonl(path, name=name, max_document_bytes=max_bytes)

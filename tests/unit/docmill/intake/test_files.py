@@ -188,3 +188,12 @@ def test_links_that_lead_out_are_refused_alone(folder: Path) -> None:
     ]
     assert [item.custom_id for item in items if isinstance(item, Refusal)] == ["link.txt"]
     assert ["out"] == [item.custom_id for item in read("o*", inside=folder)]
+
+
+def test_a_service_waits_for_no_pipe(folder: Path) -> None:
+    """Inside a service's folder only files are read: a pipe that nobody fills would never end."""
+    os.mkfifo(folder / "pipe.txt")
+    os.mkfifo(folder / "pipe.jsonl")
+    items = list(read(["pipe.txt", "pipe.jsonl"], inside=folder))
+
+    assert [Reason.UNREADABLE] * 2 == [item.code for item in items if isinstance(item, Refusal)]
