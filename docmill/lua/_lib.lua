@@ -29,7 +29,8 @@
 --   <p>:dead              stream   all fields of the entry, and stream, consumer, reason (code), error
 --                                  (message), trace, result (its entry in the job's results), history
 --   <p>:reaper            string   '<token> <holder>', with expiry: the reaper at work
---   <p>:lead:<fp>         string   request id of the leader; deleted with the leader's end
+--   <p>:lead:<fp>         string   one line each: request id of the leader, the stream and the entry id where
+--                                  it lies; deleted with the leader's end
 --   <p>:followers:<fp>    list     flat: request id, job id, tier, bytes, header, document; deleted with the
 --                                  leader's end
 --   <p>:result:<fp>       string   body bytes; expires by the writer's time
@@ -288,15 +289,33 @@ local function write_counts()
   end
 end
 
--- Sends those who waited for a leader without an answer back to intake, each to run or lead anew.
-local function release_followers(fp, request)
-  if fp == '' or redis.call('GET', k_lead(fp)) ~= request then return end
+local function lead_of(request, stream, entry) return request .. '\n' .. stream .. '\n' .. entry end
+
+local function is_led_by(lead, request)
+  return lead and string.sub(lead, 1, #request + 1) == request .. '\n'
+end
+
+-- Puts a taken-out entry back into its stream; if it leads, its followers' marker goes with it.
+local function send_back(stream, e)
+  local entry = redis.call('XADD', stream, '*', unpack(flat_of(e)))
+  if (e.f or '') ~= '' and is_led_by(redis.call('GET', k_lead(e.f)), e.i) then
+    redis.call('SET', k_lead(e.f), lead_of(e.i, stream, entry))
+  end
+end
+
+-- Sends those who wait for an answer back to intake, each to run or lead anew.
+local function disband(fp)
   local flat = redis.call('LRANGE', k_followers(fp), 0, -1)
   redis.call('DEL', k_lead(fp), k_followers(fp))
   for at = 1, #flat, 6 do
     redis.call('XADD', k_intake(flat[at + 2]), '*', 'i', flat[at], 'j', flat[at + 1],
       'h', flat[at + 4], 'd', flat[at + 5], 'b', flat[at + 3], 'n', 1)
   end
+end
+
+-- Lets go of those who waited for a leader that ends without an answer.
+local function release_followers(fp, request)
+  if fp ~= '' and is_led_by(redis.call('GET', k_lead(fp)), request) then disband(fp) end
 end
 
 -- Lets go of a taken-out entry that was cancelled or whose job is gone. What waited when its job was

@@ -28,7 +28,7 @@ for at, since in ipairs(redis.call('ZMSCORE', K_RUNNING, unpack(requests))) do
   running[requests[at]] = since
 end
 redis.call('ZREM', K_RUNNING, unpack(requests))
-local leaders, spent = {}, {} -- fingerprint -> request id; keys that go with their leaders
+local leaders, spent = {}, {} -- fingerprint -> who leads, as lead_of has it; keys that go with their leaders
 local has_followers = false
 if #shared > 0 then
   has_followers = redis.call('EXISTS', unpack(followed)) > 0
@@ -37,7 +37,7 @@ end
 
 -- Those who waited for the entry's answer: six items each, as release_followers reads them.
 local function followers_of(e)
-  if not has_followers or leaders[e.f] ~= e.i then return {} end
+  if not has_followers or not is_led_by(leaders[e.f], e.i) then return {} end
   return redis.call('LRANGE', e.followers, 0, -1)
 end
 
@@ -54,7 +54,7 @@ local function complete(e)
   local flat = followers_of(e)
   settle(e.j, e.outcome, e.h, e.body, 'run', was_running, #flat > 0 and e.f)
   if e.f ~= '' and cache_ttl_s > 0 then redis.call('SET', k_cached(e.f), e.body, 'EX', cache_ttl_s) end
-  if leaders[e.f] == e.i then
+  if is_led_by(leaders[e.f], e.i) then
     spent[#spent + 1] = e.lead
     if has_followers then spent[#spent + 1] = e.followers end
   end

@@ -9,7 +9,7 @@ local function bring_back(request)
   local stream = e.stream
   e.stream = nil
   if stream and is_entry_wanted(e) then
-    redis.call('XADD', stream, '*', unpack(flat_of(e)))
+    send_back(stream, e)
   elseif stream then
     drop_unwanted(e)
   end

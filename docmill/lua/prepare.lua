@@ -18,12 +18,28 @@ for _, e in ipairs(entries) do
     names[#names + 1] = k_lead(e.f)
   end
 end
-local stored, leaders = {}, {} -- fingerprint -> the answer's bytes; -> request id
+local stored, leaders = {}, {} -- fingerprint -> the answer's bytes; -> who computes it, as lead_of has it
 if #shared > 0 then
   local values = redis.call('MGET', unpack(names))
   for at, fp in ipairs(shared) do
     stored[fp], leaders[fp] = values[2 * at - 1], values[2 * at]
   end
+end
+
+local found = {} -- fingerprint -> whether its leader is there
+
+-- A marker is believed only while its leader's entry lies where it says, or waits for another try: who
+-- deletes a stream by hand, or writes a marker, must not have copies wait for ever.
+local function has_leader(e)
+  local lead = leaders[e.f]
+  if not lead or is_led_by(lead, e.i) then return false end
+  if found[e.f] == nil then
+    local request, stream, entry = string.match(lead, '^(.*)\n(.*)\n(.*)$')
+    local is_read, rows = pcall(redis.call, 'XRANGE', stream or '', entry or '', entry or '')
+    found[e.f] = is_read and rows[1] ~= nil or redis.call('EXISTS', k_later(request or lead)) == 1
+    if not found[e.f] then disband(e.f) end
+  end
+  return found[e.f]
 end
 
 local function follow(e)
@@ -34,17 +50,17 @@ local function follow(e)
   return 'FOLLOWS'
 end
 
-local led = {} -- flat: the key of each new leader, and its request id
+local led = {} -- flat: each new marker's key and value
 
 local function make_ready(e)
   -- the prompt last: each field after it would move it once more
-  redis.call('XADD', e.first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1, 'f', e.f,
-    'p', e.second)
+  local entry = redis.call('XADD', e.first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1,
+    'f', e.f, 'p', e.second)
   -- nobody may have to wait until a pause ends
   if e.f ~= '' and not job_of(e.j).is_paused then
-    leaders[e.f] = e.i
+    leaders[e.f], found[e.f] = lead_of(e.i, e.first, entry), true
     led[#led + 1] = k_lead(e.f)
-    led[#led + 1] = e.i
+    led[#led + 1] = leaders[e.f]
   end
   return 'READY'
 end
@@ -65,7 +81,7 @@ local function end_entry(e)
     said = 'CACHED'
     settle(e.j, 'succeeded', e.h, stored[e.f], 'cached', false, e.f)
     leave_backlog(e.b)
-  elseif leaders[e.f] and leaders[e.f] ~= e.i then
+  elseif has_leader(e) then
     said = follow(e)
   else
     said = make_ready(e)

@@ -39,5 +39,5 @@ if delay_s > 0 then
   redis.call('ZADD', K_LATER, now_s() + delay_s, e.i)
   return 'LATER'
 end
-redis.call('XADD', stream, '*', unpack(flat_of(e)))
+send_back(stream, e)
 return 'BACK'

@@ -94,13 +94,22 @@ def observe(client: Any, keys: Keys) -> dict[str, Any]:
         "results": {name: _results(raw, name) for name in jobs},
         "backlog": tuple(int(backlog.get(name, 0)) for name in (b"docs", b"bytes")),
         "running": _texts(raw.get("running")),
-        "leaders": {fp: value.decode() for fp, value in raw.under("lead:")},
+        "leaders": {fp: _leader(raw, keys, value) for fp, value in raw.under("lead:")},
         "cached": dict(raw.under("result:")),
         "open": _texts(raw.get("open")),
         "parked": _texts(raw.get("parked")),
         "dead": [_letter(fields, keys) for _, fields in raw.get("dead")],
         "unknown": [name for name in raw.values if not _is_known(raw, name, jobs)],
     }
+
+
+def _leader(raw: Raw, keys: Keys, value: bytes) -> str:
+    """Return who leads, once the marker was seen to name where its entry lies."""
+    request, stream, entry = value.decode().split("\n")
+    lying = [one for one, _ in raw.get(stream.removeprefix(f"{keys.prefix}:"))]
+
+    assert entry.encode() in lying or f"later:{request}" in raw.values, value
+    return request
 
 
 def _texts(values: Any) -> set[str]:
