@@ -223,7 +223,7 @@ class Driver:
         assert said == self.model.bury(consumer, ticket, "decode_error", body)
 
     def hand_back(
-        self, consumer: str, ticket: Ticket, *, counted: bool = False, is_later: bool = False
+        self, consumer: str, ticket: Ticket, counted: bool = False, is_later: bool = False
     ) -> None:
         """Hand back what one holds, for now or for later."""
         said, body = self._redeliver(consumer, ticket, counted, is_later * HOUR_S, "", "")
@@ -310,8 +310,9 @@ class Driver:
         for doc in back:
             doc.lie(doc.stream)
 
-    def pass_deadlines(self, name: str) -> None:
-        """End those whose deadline passed while they lay in a stream, or parked for a job."""
+    def pass_deadlines(self, doc: Doc) -> None:
+        """End all whose deadline passed while they lay where this one does, or comes back to."""
+        name = f"job:{doc.job.name}:parked" if doc.place == "parked" else doc.stream
         body, docs = self._body(), self.model.waiting(name)
         args = (self.stream(name), GROUP, "0", 100, body)
         said = self.scripts.call("expire", *args)

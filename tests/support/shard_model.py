@@ -105,7 +105,7 @@ class Shard:
         return len(waiting)
 
     def expire(self, name: str) -> None:
-        """Forget a finished job, as its keys' lifetimes do."""
+        """Forget a job that is over, as its keys' lifetimes do."""
         self.jobs.pop(name).is_gone = True
 
     # what preprocessing does
@@ -329,7 +329,6 @@ def _job(job: Job) -> dict[str, Any]:
         "ids": {doc.custom_id for doc in job.docs},
         "cancelled_ids": job.cancelled_ids,
         "history": job.history,
-        # every key of a finished job ends with it, no other key of a job does; what still lies
-        # somewhere of a cancelled one would be taken for a new job's of that id
-        "lifetimes": {job.is_finished and not any(doc.place for doc in job.docs)},
+        # every key of a job that is over ends with it, no other key of a job does
+        "lifetimes": {job.is_over},
     }

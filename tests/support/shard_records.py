@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Job:
     """One life of a job id, from `open` until its keys expire."""
 
@@ -17,13 +17,21 @@ class Job:
     bodies: dict[str, bytes] = field(default_factory=dict)
     history: dict[str, int] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return self.name
+
     @property
     def is_finished(self) -> bool:
         """Whether nothing more can come."""
         return self.is_sealed and all(doc.outcome for doc in self.docs)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended and left no entry lying anywhere, as a cancelled one may."""
+        return self.is_finished and not any(doc.place for doc in self.docs)
 
-@dataclass(eq=False, slots=True)
+
+@dataclass(eq=False, slots=True, repr=False)
 class Doc:
     """One accepted document.
 
@@ -47,6 +55,9 @@ class Doc:
     outcome: str = ""
     result: tuple[str, bytes] | None = None
 
+    def __repr__(self) -> str:
+        return self.request
+
     @property
     def is_singly_cancelled(self) -> bool:
         """Whether the caller cancelled this document, not its job."""
@@ -62,7 +73,7 @@ class Doc:
         self.place, self.holder, self.entry = place, "", ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Ticket:
     """One delivery of one document, as its consumer remembers it."""
 
@@ -71,13 +82,16 @@ class Ticket:
     entry: str
     doc: Doc
 
+    def __repr__(self) -> str:
+        return f"<{self.doc} {self.stream}>"
+
     def is_held_by(self, consumer: str) -> bool:
         """Whether the delivery still counts, for this consumer."""
         doc = self.doc
         return (doc.place, doc.entry, doc.holder) == (self.stream, self.entry, consumer)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Letter:
     """A dead letter."""
 
@@ -86,3 +100,6 @@ class Letter:
     n: int
     has_result: bool
     history: int
+
+    def __repr__(self) -> str:
+        return f"<letter {self.history + 1} of {self.doc}>"
