@@ -36,6 +36,7 @@ class RedisServer:
 
     process: subprocess.Popen[bytes]
     socket_path: Path
+    log_path: Path
 
     @property
     def url(self) -> str:
@@ -53,6 +54,14 @@ class RedisServer:
                 self.process.wait()
         self.socket_path.unlink(missing_ok=True)
         _remove_socket_folder(self.socket_path)
+
+    def last_words(self) -> str:
+        """Return the last line of its log."""
+        try:
+            lines = self.log_path.read_text(errors="replace").strip().split("\n")
+        except OSError:
+            return "it wrote no log"
+        return lines[-1] or f"see {self.log_path}"
 
 
 def find_binary() -> Path:
@@ -125,9 +134,9 @@ def start_embedded(
         start_new_session=True,
         preexec_fn=_end_with_parent(),  # noqa: PLW1509 - one prepared C call, no Python locks
     )
-    server = RedisServer(process, socket_path)
+    server = RedisServer(process, socket_path, log_path)
     try:
-        _wait_until_ready(server, log_path)
+        _wait_until_ready(server)
     except BaseException:
         server.stop()
         raise
@@ -188,19 +197,11 @@ def _answers(socket_path: Path) -> bool:
             return False
 
 
-def _wait_until_ready(server: RedisServer, log_path: Path) -> None:
+def _wait_until_ready(server: RedisServer) -> None:
     give_up_at = time.monotonic() + START_LIMIT_S
     while not _answers(server.socket_path):
         status = server.process.poll()
         if status is not None or time.monotonic() > give_up_at:
             why = f"ended with status {status}" if status is not None else "does not answer"
-            raise BrokerUnavailable(f"embedded Redis {why}: {_last_line(log_path)}")
+            raise BrokerUnavailable(f"embedded Redis {why}: {server.last_words()}")
         time.sleep(0.01)
-
-
-def _last_line(log_path: Path) -> str:
-    try:
-        lines = log_path.read_text(errors="replace").strip().split("\n")
-    except OSError:
-        return "it wrote no log"
-    return lines[-1] or f"see {log_path}"

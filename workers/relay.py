@@ -43,7 +43,7 @@ class LogRelay:
 
     def last_words(self) -> str:
         """Return the last line that was not a log event: of a traceback, the error itself."""
-        return next((line for line in reversed(self._last) if line), "it wrote nothing")
+        return next((line for line in reversed(self._last) if line), "")
 
     def _shown(self, event: dict[str, Any]) -> bytes:
         level = str(event.get("level", "info"))

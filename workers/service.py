@@ -43,7 +43,7 @@ from workers.models import ModelFiles
 from workers.readiness import Readiness
 from workers.redis_server import RedisServer
 from workers.settings import Settings
-from workers.supervisor import Command, Supervisor
+from workers.supervisor import Command, Supervisor, explained
 
 _MODULES = {
     "preprocess": "workers.preprocess_worker",
@@ -185,8 +185,12 @@ def _watch(
     supervisor: Supervisor, readiness: Readiness, stops: StopRequests, server: RedisServer | None
 ) -> Failure | None:
     while not stops.wait(_TICK_S):
-        if server is not None and server.process.poll() is not None:
-            return Failure(code=BrokerUnavailable.code, message="the embedded Redis has ended")
+        if server is not None and (status := server.process.poll()) is not None:
+            message = (
+                f"the embedded Redis ended with {explained(status)}; the last line of its log, "
+                f"{server.log_path}: {server.last_words()}"
+            )
+            return Failure(code=BrokerUnavailable.code, message=message)
         ready_pids = readiness.ready_pids() if supervisor.has_unready else ()
         failure = supervisor.tick(ready_pids, time.monotonic())
         if failure is not None:

@@ -2,8 +2,9 @@
 
 Decides when a crashed child is started again and when that is given up; knows neither Redis nor
 models: who is ready is told to it. A child that exits with `EXIT_CONFIG` says that it can never
-start, and one that dies several times without having been ready is taken at its word. Only ends
-processes that it started. May import the standard library and workers.relay.
+start, and one that dies several times without having been ready is taken at its word; being killed
+while it starts says less about it, and counts less. Only ends processes that it started. May import
+the standard library, workers.lifecycle and workers.relay.
 """
 
 import random
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from docmill.wire import Failure
+from workers.lifecycle import EXIT_LEFT
 from workers.log import EXIT_CONFIG
 from workers.relay import LogRelay
 
@@ -25,6 +27,10 @@ from workers.relay import LogRelay
 ROOT = Path(__file__).resolve().parents[1]
 #: How long a pipe may stay open after its process has ended, because a grandchild holds it.
 _DRAIN_LOG_S = 1.0
+
+#: Ends that somebody else brings about, as far as can be told: the kernel's kill for want of memory
+#: is among them. A worker that is asked to end while it starts does so with one of the first two.
+_BY_OTHERS = (0, EXIT_LEFT, -signal.SIGTERM, -signal.SIGKILL)
 
 #: Called with an event's name and what belongs to it.
 Emit = Callable[..., None]
@@ -35,21 +41,33 @@ class Restarts:
     """When a child that ended is started again.
 
     The delay doubles from `base_s` up to `max_s` and starts over once the child has been up for
-    `healthy_s`; it is jittered by half, so that several children do not start in step.
+    `healthy_s`; it is jittered by half, so that several children do not start in step. It is given
+    up after `max_failed_starts` in a row that it ended itself, or `max_ended_starts` of any kind:
+    half a minute of killing, at least.
     """
 
     max_failed_starts: int = 3
+    max_ended_starts: int = 8
     base_s: float = 0.5
     max_s: float = 30.0
     healthy_s: float = 60.0
     random: Callable[[], float] = random.random
     _crashes: int = field(default=0, init=False)
     _failed_starts: int = field(default=0, init=False)
+    #: Starts in a row that ended before the child was ready, whoever ended them.
+    ended_starts: int = field(default=0, init=False)
 
-    def after_exit(self, *, was_ready: bool, up_s: float) -> float | None:
+    def after_exit(self, *, was_ready: bool, up_s: float, by_others: bool = False) -> float | None:
         """Return the seconds to wait before the next start, or None to give up."""
-        self._failed_starts = 0 if was_ready else self._failed_starts + 1
-        if self._failed_starts >= self.max_failed_starts:
+        if was_ready:
+            self._failed_starts = self.ended_starts = 0
+        else:
+            self._failed_starts += not by_others
+            self.ended_starts += 1
+        if (
+            self._failed_starts >= self.max_failed_starts
+            or self.ended_starts >= self.max_ended_starts
+        ):
             return None
         self._crashes = 1 if was_ready and up_s >= self.healthy_s else self._crashes + 1
         delay = min(self.max_s, self.base_s * 2.0 ** (self._crashes - 1))
@@ -191,18 +209,22 @@ class Supervisor:
     def _on_exit(self, role: str, child: Child, status: int, now: float) -> Failure | None:
         del self._children[role]
         child.release()
-        delay = None
-        if status != EXIT_CONFIG:
-            up_s = now - child.started_at
-            delay = self._restarts[role].after_exit(was_ready=child.is_ready, up_s=up_s)
-        if delay is None:
-            return child.relay.failure or Failure(
-                code="process_crashed",
-                message=f"the {role} process ends with {_ending(status)}: "
-                f"{child.relay.last_words()}",
+        if status == EXIT_CONFIG:
+            return _failure(
+                child, f"the {role} process cannot start: it ended with status {status}"
             )
+        restarts = self._restarts[role]
+        delay = restarts.after_exit(
+            was_ready=child.is_ready,
+            up_s=now - child.started_at,
+            by_others=status in _BY_OTHERS,
+        )
+        if delay is None:
+            starts = f"{restarts.ended_starts} starts in a row ended before it was ready"
+            why = f"the {role} process was given up: {starts}, the last with {explained(status)}"
+            return _failure(child, why)
         self._start_at[role] = now + delay
-        self._emit("child_exited", role=role, how=_ending(status), restart_in_s=round(delay, 2))
+        self._emit("child_exited", role=role, how=ending(status), restart_in_s=round(delay, 2))
         return None
 
     def stop(self, grace_s: float, wait: Callable[[float], bool]) -> None:
@@ -230,10 +252,24 @@ class Supervisor:
             child.signal(number)
 
 
-def _ending(status: int) -> str:
+def _failure(child: Child, why: str) -> Failure:
+    """Return why a child is not started again: in its own words, if it found any."""
+    said = child.relay.last_words() or "it wrote no reason; see its last lines in the log"
+    return child.relay.failure or Failure(code="process_crashed", message=f"{why}: {said}")
+
+
+def ending(status: int) -> str:
+    """Return how a process ended, for people."""
     if status >= 0:
         return f"status {status}"
     try:
         return signal.Signals(-status).name
     except ValueError:
         return f"signal {-status}"
+
+
+def explained(status: int) -> str:
+    """Return the same with what it may mean, where that is not for everyone to know."""
+    if status == -signal.SIGKILL:
+        return "SIGKILL (somebody's, or the kernel's when memory is short: see its log, `dmesg`)"
+    return ending(status)

@@ -152,7 +152,7 @@ def _start_loading(stage: Scene) -> None:
     path.unlink()
     options = redis_server._options(path.parent, path, path.parent / "redis.log", True, 0)
     process = subprocess.Popen([str(find_binary()), *options, "--key-load-delay", _LOAD_DELAY_US])
-    stage.server = RedisServer(process, path)
+    stage.server = RedisServer(process, path, path.parent / "redis.log")
 
 
 def test_a_redis_that_loads_is_waited_for(stage: Scene) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,23 @@ def test_nothing_outlives_a_killed_service() -> None:
 
         assert len(started) >= 4
         wait_until(lambda: not any(map(is_running, started)), what="all processes end")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+def test_the_end_of_its_own_redis_is_told_with_its_log() -> None:
+    """When the embedded Redis dies, the last word says how, and where its log lies."""
+    with _service() as process:
+        assert process.stdout is not None
+        (redis,) = (pid for pid in descendants(process.pid) if _runs_redis(pid))
+        os.kill(redis, signal.SIGKILL)
+        last = json.loads(process.stdout.readlines()[-1])
+
+        assert process.wait(30) == 78
+        assert (last["event"], last["code"]) == ("fatal", "broker_unavailable")
+        assert "the embedded Redis ended with SIGKILL" in last["message"]
+        assert "/redis.log: " in last["message"]
+
+
+def _runs_redis(pid: int) -> bool:
+    name = Path(f"/proc/{pid}/comm").read_text()
+    return name.startswith(("redis-server", "valkey-server"))

@@ -133,8 +133,23 @@ def test_a_child_that_never_gets_ready_is_given_up(stage: Stage) -> None:
     supervisor.stop(0, _never)
 
     assert failure.code == "process_crashed"
-    assert failure.message == "the r0 process ends with status 1: RuntimeError: no disk"
+    assert failure.message == (
+        "the r0 process was given up: 3 starts in a row ended before it was ready, "
+        "the last with status 1: RuntimeError: no disk"
+    )
     assert stage.names() == ["child_exited", "child_exited"]
+
+
+def test_a_child_that_is_killed_while_it_starts_gets_more_tries(stage: Stage) -> None:
+    """Five quick kills, only the first of a ready child, are survived; in the end it is given up."""
+    supervisor = stage.build("import os; os.kill(os.getpid(), 9)")
+    supervisor.start()
+    failure = _tick_until_failure(supervisor)
+    supervisor.stop(0, _never)
+
+    assert stage.names() == ["child_exited"] * 7
+    assert "8 starts in a row ended before it was ready, the last with SIGKILL" in failure.message
+    assert failure.message.endswith("it wrote no reason; see its last lines in the log")
 
 
 def test_stop_lets_children_finish(stage: Stage) -> None:
