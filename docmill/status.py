@@ -3,9 +3,13 @@
 Pure: no I/O and no clock. May import nothing but the standard library.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
+
+#: What every consumer says of itself.
+_SAID = dict.fromkeys(("role", "host", "pid", "state"))
 
 _COUNTERS = ("submitted", "succeeded", "failed", "cancelled", "expired", "running")
 _MOMENTS = ("created_at", "paused_at", "cancelled_at", "finished_at")
@@ -87,3 +91,14 @@ class JobStatus:
 
 def _moment(value: bytes | None) -> float | None:
     return None if value is None else float(value)
+
+
+def read_consumers(shown: Mapping[bytes, bytes]) -> dict[str, dict[str, Any]]:
+    """Read what consumers say of themselves; what is no consumer's word is passed over."""
+    found = {}
+    for name, value in shown.items():
+        try:
+            found[name.decode()] = _SAID | json.loads(value)
+        except (ValueError, TypeError):  # anybody may have written anything
+            continue
+    return found

@@ -5,7 +5,6 @@ but hangs, or that is still loading its model, does not. Decides nothing else. M
 and workers.settings.
 """
 
-import json
 import socket
 import sys
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from docmill.connection import REDIS_ERRORS, connect, connection_error
 from docmill.errors import ConfigError, DocmillError
 from docmill.keys import Keys
+from docmill.status import read_consumers
 from workers import settings
 
 # shorter than the health check's own limit, so that the reason is printed
@@ -24,9 +24,7 @@ def problem(client: Any, keys: Keys, role: str, host: str) -> str | None:
 
     Cost: two round trips.
     """
-    shown = {
-        name.decode(): json.loads(value) for name, value in client.hgetall(keys.consumers).items()
-    }
+    shown = read_consumers(client.hgetall(keys.consumers))
     here = {
         name: worker
         for name, worker in shown.items()

@@ -4,13 +4,13 @@ Reads what consumers tell about themselves in Redis; decides nothing. May import
 workers.settings.
 """
 
-import json
 import socket
 from typing import Any
 
 from docmill.connection import REDIS_ERRORS, connect, connection_error
 from docmill.errors import ConfigError
 from docmill.keys import Keys
+from docmill.status import read_consumers
 from workers.settings import Settings
 
 _TIMEOUT_S = 5.0
@@ -57,15 +57,14 @@ class Readiness:
         return found
 
     def _ready_pids(self, client: Any, keys: Keys) -> set[int]:
-        said = client.hgetall(keys.consumers)
-        names = [name for name, value in said.items() if self._is_ready(value)]
-        heartbeats = client.mget([keys.heartbeat(name.decode()) for name in names]) if names else []
+        ready = {
+            name: shown["pid"]
+            for name, shown in read_consumers(client.hgetall(keys.consumers)).items()
+            if shown["host"] == self._host and shown["state"] == "ready"
+        }
+        heartbeats = client.mget(map(keys.heartbeat, ready)) if ready else []
         return {
-            json.loads(said[name])["pid"]
-            for name, heartbeat in zip(names, heartbeats, strict=True)
+            pid
+            for pid, heartbeat in zip(ready.values(), heartbeats, strict=True)
             if heartbeat is not None
         }
-
-    def _is_ready(self, value: bytes) -> bool:
-        shown = json.loads(value)
-        return bool(shown["host"] == self._host and shown["state"] == "ready")

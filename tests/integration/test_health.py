@@ -48,6 +48,16 @@ def test_others_are_not(
     assert expected == problem(redis_client, keys, "engine", HOST)
 
 
+def test_what_is_no_consumers_word_is_passed_over(redis_client: Any, keys: Keys) -> None:
+    """Whatever somebody wrote among the consumers, the check tells of the real ones."""
+    for name, value in ((b"\xff", b"{}"), (b"a", b"{no"), (b"b", b"[1]"), (b"c", b"{}")):
+        redis_client.hset(keys.consumers, name, value)
+        redis_client.set(b"%s:heartbeat:%s" % (keys.prefix.encode(), name), 1)
+    show(redis_client, keys, "a-1-x")
+
+    assert problem(redis_client, keys, "engine", HOST) is None
+
+
 def test_the_command_tells_by_its_exit_status(
     redis_url: str, redis_client: Any, keys: Keys
 ) -> None:
