@@ -7,6 +7,7 @@ generated from the model. Does no I/O.
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,10 @@ PREFIX = "DOCMILL_"
 class Settings(BaseSettings):
     """Everything an operator may set; units are in the names."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+    # lists are decoded by a validator here: the library's own failure hides all other problems
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", enable_decoding=False
+    )
 
     redis_url: SecretStr | None = Field(
         None, description="Redis to use; without it the service starts one of its own."
@@ -114,6 +118,19 @@ class Settings(BaseSettings):
     )
 
     # of fields, not of the model: an error of the model would show all that was given
+    @field_validator("bucket_bounds", mode="before")
+    @classmethod
+    def _decode_list(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, list):
+            raise ValueError("must be a JSON list such as [4096,32768]")
+        return found
+
     @field_validator("bucket_bounds")
     @classmethod
     def _bounds_ascend(cls, bounds: tuple[int, ...]) -> tuple[int, ...]:
@@ -179,7 +196,8 @@ def load(**overrides: Any) -> Settings:
         for item in error.errors(include_url=False):
             name = PREFIX + "_".join(str(part) for part in item["loc"][:1]).upper()
             shown = "" if name == PREFIX + "REDIS_URL" else f" (got {item['input']!r})"
-            problems.append(f"{name.rstrip('_')}: {item['msg']}{shown}")
+            message = item["msg"].removeprefix("Value error, ")
+            problems.append(f"{name.rstrip('_')}: {message}{shown}")
         settings = None
     if problems or settings is None:
         raise ConfigError("\n".join(sorted(problems)))

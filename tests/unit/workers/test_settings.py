@@ -10,8 +10,8 @@ from workers.settings import Settings, child_environment, load
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"shards": 2, "shard": 2}, "DOCMILL_SHARD: Value error, must be below DOCMILL_SHARDS"),
-        ({"bucket_bounds": (9, 3)}, "DOCMILL_BUCKET_BOUNDS: Value error, must ascend"),
+        ({"shards": 2, "shard": 2}, "DOCMILL_SHARD: must be below DOCMILL_SHARDS"),
+        ({"bucket_bounds": (9, 3)}, "DOCMILL_BUCKET_BOUNDS: must ascend"),
     ],
     ids=["shard", "bounds"],
 )
@@ -24,6 +24,39 @@ def test_a_refused_setting_is_named_and_the_others_are_not_shown(
 
     assert said in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["4096,32768", "4096", "{}", "", "[" * 100_000])
+def test_a_list_that_cannot_be_read_is_one_line_beside_the_others(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """A variable that is no JSON list is named with an example, and hides no other problem."""
+    monkeypatch.setenv("DOCMILL_BUCKET_BOUNDS", given)
+    monkeypatch.setenv("DOCMILL_MAX_ROWS", "many")
+    with pytest.raises(ConfigError) as caught:
+        load()
+
+    bounds, rows = str(caught.value).split("\n")
+
+    assert bounds.startswith("DOCMILL_BUCKET_BOUNDS: must be a JSON list such as [4096,32768] (got")
+    assert rows.startswith("DOCMILL_MAX_ROWS: ")
+
+
+def test_a_list_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JSON list of numbers is taken as it is."""
+    monkeypatch.setenv("DOCMILL_BUCKET_BOUNDS", "[8, 64]")
+
+    assert (8, 64) == load().bucket_bounds
+
+
+def test_every_list_has_its_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting's variable ends the process with anything but a line about it."""
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"DOCMILL_{name.upper()}", "\x01,{")
+    with pytest.raises(ConfigError) as caught:
+        load()
+
+    assert "DOCMILL_BUCKET_BOUNDS: must be" in str(caught.value)
 
 
 def test_answers_do_not_depend_on_the_shard() -> None:
