@@ -1,4 +1,4 @@
-"""FLD-D05: the marker of who computes an answer does not outlive its job; no copy waits for ever."""
+"""FLD-D05: the marker of who computes an answer ends with its job; no copy waits for ever."""
 
 from typing import Any
 
