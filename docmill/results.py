@@ -25,8 +25,9 @@ Shared = Literal["run", "follower", "cached", "rejected"]
 
 _SHARED = frozenset(get_args(Shared))
 _REASONS = frozenset(Reason)
-#: Readers that cut lines at these, against the format, must not be able to harm a record.
-_LINE_BREAKS = str.maketrans({"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+#: JSON need not escape these, but some readers cut lines at them, or a terminal obeys them.
+_UNSAFE = (*range(0x7F, 0xA0), 0x2028, 0x2029)
+_ESCAPES = {code: f"\\u{code:04x}" for code in _UNSAFE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class Result:
 
     def to_json(self) -> str:
         """Return `to_openai()` as one line of JSON without its line feed."""
-        return json.dumps(self.to_openai(), ensure_ascii=False).translate(_LINE_BREAKS)
+        return json_line(self.to_openai())
 
     @classmethod
     def from_openai(cls, record: Mapping[str, Any]) -> Self:
@@ -231,6 +232,11 @@ class Result:
             ),
             **shared,
         )
+
+
+def json_line(value: Any) -> str:
+    """Return a value as one line of JSON that no reader cuts in two and no terminal obeys."""
+    return json.dumps(value, ensure_ascii=False).translate(_ESCAPES)
 
 
 def about(custom_id: str, message: str) -> str:

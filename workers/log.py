@@ -37,7 +37,7 @@ def _escaped(text: str) -> str:
 
 def _quote(logger: Any, method: str, event: Any) -> Any:
     """Make a record fit for a terminal; only a traceback has more lines, and those are indented."""
-    shown = {}
+    shown: dict[str, Any] = {}
     for name, value in event.items():
         text = value if isinstance(value, str) else repr(value)
         if name in ("exception", "stack"):

@@ -1,6 +1,6 @@
 """How every command ends: an error of ours is one line and an exit status.
 
-May import typer and docmill.errors.
+May import typer, docmill.errors and docmill.cli.output.
 """
 
 import signal
@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, status_of
 from docmill.cli.options import DEBUG
+from docmill.cli.output import say
 from docmill.errors import DocmillError
 
 
@@ -41,4 +42,5 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _complain(message: str) -> None:
-    typer.echo(f"docmill: {message}", err=True)
+    for line in f"docmill: {message}".split("\n"):  # some list several problems
+        say(line)

@@ -15,7 +15,7 @@ from typing import Any
 from docmill.cli import address
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_OK
 from docmill.cli.input import documents, look_through
-from docmill.cli.output import counted, say, write_json, write_line
+from docmill.cli.output import counted, say, write_json, write_line, write_record
 from docmill.cli.resume import OutputFile
 from docmill.cli.summary import Tally
 from docmill.client import Client
@@ -172,7 +172,7 @@ def results(target: Target, job_id: str, output: Path | None, *, waits: bool, as
                     told_other = told_other or _tell_other_question(output, skipped, result)
                     continue
                 tally.add(result)
-                file.write(result) if file else write_line(result.to_json())
+                file.write(result) if file else write_record(result.to_json())
         except ResultTimeout:
             say(f"{job_id} is still running; this is what there is so far")
         final = job.status()

@@ -1,16 +1,15 @@
 """How the command line speaks: data on standard output, everything for people on standard error.
 
-May import the standard library only.
+May import the standard library only, until JSON is written.
 """
 
-import json
 import sys
 from typing import Any
 
 
 def say(line: str) -> None:
-    """Tell a person something."""
-    sys.stderr.write(f"{line}\n")
+    """Tell a person something, in one line."""
+    sys.stderr.write(f"{printable(line)}\n")
     sys.stderr.flush()
 
 
@@ -20,16 +19,23 @@ def counted(count: int, noun: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text for one line of a terminal: what would move its cursor is shown as a dot."""
+    """Return text for one line of a terminal: what would steer it is shown as a dot."""
     return "".join(letter if letter.isprintable() else "·" for letter in text)
 
 
 def write_line(line: str) -> None:
-    """Write one line of data; whoever reads it gets it at once."""
+    """Write one line for a person as the command's result; a name in it cannot steer a terminal."""
+    write_record(printable(line))
+
+
+def write_record(line: str) -> None:
+    """Write one line of data as it is; whoever reads it gets it at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def write_json(value: Any) -> None:
     """Write one value as a line of JSON."""
-    write_line(json.dumps(value, ensure_ascii=False))
+    from docmill.results import json_line
+
+    write_record(json_line(value))

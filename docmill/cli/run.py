@@ -19,7 +19,7 @@ from typing import Any
 
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
 from docmill.cli.input import count_left, documents, look_through
-from docmill.cli.output import counted, say, write_json, write_line
+from docmill.cli.output import counted, say, write_json, write_record
 from docmill.cli.resume import OutputFile
 from docmill.cli.service_process import (
     Event,
@@ -195,7 +195,7 @@ class Run:
         if self._output is not None:
             self._output.write(result)
         else:
-            write_line(result.to_json())
+            write_record(result.to_json())
         self._outcome.tally.add(result)
         self._tell_progress()
 

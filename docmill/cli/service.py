@@ -95,7 +95,8 @@ def _watch(
                 address.publish(state_dir)
                 stack.callback(address.withdraw, state_dir)
             case "ready" if not as_json:
-                say(_how_to(model, url, settings["namespace"]))
+                for line in _how_to(model, url, settings["namespace"]).split("\n"):
+                    say(line)
             case "child_exited":
                 say(f"the {event['role']} process ended with {event['how']} and starts again")
             case "fatal" | "ended":
