@@ -73,10 +73,15 @@ class CannedWorker:
         self._scripts.call("complete", GROUP, CONSUMER, 0, stream, entry, *told, "succeeded", body)
 
     def fail(
-        self, stream: str, entry: bytes, fields: dict[bytes, bytes], code: str = "non_finite_logits"
+        self,
+        stream: str,
+        entry: bytes,
+        fields: dict[bytes, bytes],
+        code: str = "non_finite_logits",
+        message: str = "it cannot be answered",
     ) -> None:
         """Give up one running document: a failed result, and a dead letter."""
-        error = Failure(code=code, message="it cannot be answered")
+        error = Failure(code=code, message=message)
         body = Body(outcome="failed", error=error, model="canned").encode()
         owned = (stream, GROUP, CONSUMER, entry)
         self._scripts.call("bury", *owned, code, body, error.message, "0123456789ab")
