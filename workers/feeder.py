@@ -156,16 +156,17 @@ class Feeder:
 
     def _bury(self, entry: Entry, error: MessageError) -> None:
         """Give up an entry that cannot be read."""
+        found = trouble(error)
         log.get().warning(
             "entry.buried",
             stream=entry.stream,
             entry_id=entry.entry_id,
             code=error.code,
-            problem=error.message,
+            problem=found.message,
+            trace=found.trace,
         )
         body = self._serving.refusal(error.code, error.message).encode()
         owned = (entry.stream, GROUP, self._consumer, entry.entry_id)
-        found = trouble(error)
         told = (error.code, body, found.message, found.trace)
         try:
             insist(

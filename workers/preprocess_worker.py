@@ -173,7 +173,12 @@ class PreprocessWorker:
     def _bury(self, entry: Entry, error: MessageError) -> _Call:
         trouble = retry.trouble(error)
         log.get().warning(
-            "entry.buried", entry_id=entry.entry_id, code=trouble.code, problem=trouble.message
+            "entry.buried",
+            stream=entry.stream,
+            entry_id=entry.entry_id,
+            code=trouble.code,
+            problem=trouble.message,
+            trace=trouble.trace,
         )
         return self._give_up(entry, trouble, GiveUp(trouble.code, trouble.message))
 

@@ -31,11 +31,15 @@ _MEMORY = 5
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was done: `handed_back` entries, `dead` ones given up, and consumers forgotten."""
+    """What was done: entries `handed_back` and `dead` ones given up, and the consumers forgotten.
+
+    Those that `left` had said goodbye and held nothing; all others are `lost`.
+    """
 
     handed_back: int = 0
     dead: int = 0
-    forgotten: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def confirmation_s(heartbeat_ttl_s: float) -> float:
@@ -99,17 +103,19 @@ class _Reaper:
         if not dead:
             return Report()
         replies = [
-            reply
+            (consumer, reply)
             for stream, consumers in groups.items()
             for consumer in consumers & dead
             for reply in self._hand_back(token, stream, consumer)
         ]
-        forgotten: tuple[str, ...] = ()
-        if self._lead() == token:  # else another goes on where this one was
-            self._client.hdel(self._keys.consumers, *dead)
-            self._client.delete(*map(self._keys.alone, dead))
-            forgotten = tuple(sorted(dead))
-        return Report(replies.count(b"BACK"), replies.count(b"DEAD"), forgotten)
+        verdicts = [reply for _, reply in replies]
+        told = verdicts.count(b"BACK"), verdicts.count(b"DEAD")
+        if self._lead() != token:  # another goes on where this one was
+            return Report(*told)
+        self._client.hdel(self._keys.consumers, *dead)
+        self._client.delete(*map(self._keys.alone, dead))
+        lost = dead & (listed | {consumer for consumer, _ in replies})
+        return Report(*told, tuple(sorted(lost)), tuple(sorted(dead - lost)))
 
     def _confirmed_dead(self, consumers: Sequence[str], confirm_s: float) -> set[str]:
         """Return those missing for long; remember who is newly missing, forget who is back."""

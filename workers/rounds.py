@@ -133,13 +133,14 @@ class Rounds:
             confirm_s=confirmation_s(settings.heartbeat_ttl_s),
             max_deliveries=settings.max_deliveries,
         )
-        if not report.forgotten:
+        if report.left:
+            log.get().debug("consumers.forgotten", consumers=report.left)
+        if not report.lost:
             return
-        # without entries they had said goodbye
         note = log.get().warning if report.handed_back or report.dead else log.get().info
         note(
             "consumers.reaped",
-            consumers=report.forgotten,
+            consumers=report.lost,
             handed_back=report.handed_back,
             dead=report.dead,
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from structlog.testing import capture_logs
 
 from docmill.errors import DeviceOutOfMemory, EngineError, NonFiniteLogits
 from docmill.keys import Keys
@@ -202,9 +203,15 @@ def test_unusable_entries_are_given_up_and_neighbours_are_answered(
     documents.client.xadd(documents.ready(), dict.fromkeys("ijhbnpf", "x"))
     documents.submit("good")
     documents.prepare()
-    with serving(FakeEngine(), redis_url, keys):
+    with serving(FakeEngine(), redis_url, keys), capture_logs() as logged:
         bodies = wait_for_results(documents, 4)
         wait_until(lambda: documents.client.xlen(keys.dead) == 5)
+
+    traces = [line["trace"] for line in logged if line["event"] == "entry.buried"]
+    letters = [letter[b"trace"].decode() for _, letter in documents.client.xrange(keys.dead)]
+
+    assert all(traces)
+    assert sorted(letters) == sorted(traces)
 
     codes = {name: body.error.code for name, body in bodies.items() if body.error}
 

@@ -13,6 +13,7 @@ import msgpack
 import numpy as np
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from docmill.connection import connect
 from docmill.keys import GROUP, Keys
@@ -233,8 +234,13 @@ def test_an_unreadable_header_is_a_dead_letter_with_a_result(
     desk.submit_raw(2, msgpack.packb({"v": 99}), b"text")
     desk.submit(3, b"good")
 
-    _work_off(worker, desk)
+    with capture_logs() as logged:
+        _work_off(worker, desk)
 
+    traces = [line["trace"] for line in logged if line["event"] == "entry.buried"]
+
+    assert all(traces)
+    assert traces == [letter[b"trace"].decode() for _, letter in desk.client.xrange(desk.keys.dead)]
     assert ["decode_error", "unsupported_schema"] == desk.codes()
     assert [b"decode_error", b"unsupported_schema"] == desk.reasons_of_dead()
     assert ["r3"] == list(desk.ready())

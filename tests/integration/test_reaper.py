@@ -67,7 +67,7 @@ def _look_until_something_happens(look: Look) -> Report:
     def has_happened() -> bool:
         nonlocal report
         report = look()
-        return bool(report.forgotten)
+        return bool(report.lost or report.left)
 
     wait_until(has_happened)
     return report
@@ -89,6 +89,19 @@ def test_a_dead_consumers_entries_come_back(documents: Documents, look: Look) ->
     assert documents.client.xinfo_consumers(stream, GROUP) == []
     assert documents.client.hlen(documents.keys.consumers) == 0
     assert _take(documents, "next", bucket=2) == 250
+
+
+def test_a_consumer_that_said_goodbye_is_not_called_lost(documents: Documents, look: Look) -> None:
+    """A worker that stopped in order is forgotten; one that only held nothing is lost."""
+    documents.put(["a", "b"])
+    _take(documents, "goodbye", count=1)
+    stream = documents.ready()
+    ((entry_id, _),) = documents.client.xrange(stream, count=1)
+    documents.client.xack(stream, GROUP, entry_id)
+    documents.client.hset(documents.keys.consumers, "killed", "{}")
+
+    assert _look_until_something_happens(look) == Report(0, 0, ("killed",), ("goodbye",))
+    assert documents.client.xinfo_consumers(stream, GROUP) == []
 
 
 def test_a_living_consumer_keeps_its_entries(documents: Documents, look: Look) -> None:
@@ -238,7 +251,7 @@ def test_consumers_that_never_read_are_taken_off_the_list(documents: Documents, 
     """A worker that died while it loaded its model is not shown for ever."""
     documents.client.hset(documents.keys.consumers, "gone", "{}")
 
-    assert _look_until_something_happens(look).forgotten == ("gone",)
+    assert _look_until_something_happens(look).lost == ("gone",)
     assert documents.client.hlen(documents.keys.consumers) == 0
 
 
