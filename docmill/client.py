@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from docmill.job import Job
     from docmill.link import Link
     from docmill.shards import Shards
+    from docmill.submission import Counts
 
     #: What can be submitted; see `Client.submit`.
     DocumentLike = (
@@ -103,6 +104,7 @@ class Client:
         on_full: Literal["wait", "raise"] = "wait",
         progress: bool = False,
         on_open: Callable[[Job], None] | None = None,
+        on_progress: Callable[[Counts], None] | None = None,
     ) -> Job:
         """Submit documents as one job, streaming them: only a chunk is held at a time.
 
@@ -130,7 +132,8 @@ class Client:
             stop: Strings that end an answer; they are not part of it.
             seed: Makes sampling repeatable.
             tier: "interactive" goes before "batch".
-            deadline: Seconds from now, or a moment, after which answers are not wanted any more.
+            deadline: Seconds from now, or a moment (a datetime with a zone), after which answers
+                are not wanted any more.
             truncate: "head" keeps the beginning of a document that is too long; "refuse" fails it.
             job_id: Names the job, for coming back to it; made up if not given.
             name: For people.
@@ -138,6 +141,8 @@ class Client:
             on_full: What to do while the service has too much to do: "wait", or "raise" QueueFull.
             progress: Show how many documents have been sent, on standard error.
             on_open: Called with the job before its first document is sent, to follow it meanwhile.
+            on_progress: Called after each chunk with how many documents were accepted, were in the
+                job before, and were refused.
 
         Returns:
             The job, sealed: it ends when its last document does.
@@ -146,7 +151,8 @@ class Client:
             JobRejected: A parameter cannot be used, or the job was submitted with another prompt or
                 other parameters before; nothing was sent.
             IntakeError: The input cannot be read at all, or there are no documents.
-            QueueFull: The backlog is full; what was accepted stays, submit again to go on.
+            QueueFull: The backlog is full, or Redis is out of memory; what was accepted stays,
+                submit again to go on.
             JobCancelled: The job was cancelled and takes no more documents.
             BrokerUnavailable: Redis cannot be reached, or was away for too long.
         """
@@ -196,15 +202,14 @@ class Client:
         link = find(terms.job_id)
         job = Job(link, terms.job_id)
         with show_progress(is_shown=progress) as reporter:
-            Submission(
-                link,
-                terms,
-                specs,
-                on_open=(lambda: on_open(job)) if on_open else None,
-                on_progress=lambda counts: reporter.update(
-                    counts.total, None, num_failed=counts.refused
-                ),
-            ).run(items)
+
+            def tell(counts: Counts) -> None:
+                reporter.update(counts.total, None, num_failed=counts.refused)
+                if on_progress:
+                    on_progress(counts)
+
+            opened = (lambda: on_open(job)) if on_open else None
+            Submission(link, terms, specs, on_open=opened, on_progress=tell).run(items)
         return job
 
     def job(self, job_id: str) -> Job:

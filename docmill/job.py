@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 from docmill.cursor import Cursor, Patience
@@ -63,13 +64,18 @@ class Job:
         return status
 
     def _missing(self) -> JobNotFound | ResultExpired:
-        jobs = self._link.keys.jobs
-        if self._link.run(lambda: self._link.client.zscore(jobs, self._id)) is None:
+        link = self._link
+        opened_at = link.run(lambda: link.client.zscore(link.keys.jobs, self._id))
+        if opened_at is None:
             return JobNotFound(
-                f"there is no job {self._id!r} in namespace {self._link.keys.namespace!r}; check "
-                "the id, the namespace and the Redis URL"
+                f"there is no job {self._id!r} in namespace {link.keys.namespace!r}; check the id, "
+                "the namespace and the Redis URL"
             )
-        return ResultExpired(f"job {self._id!r} ended, and its results were kept for their time")
+        opened = datetime.fromtimestamp(opened_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return ResultExpired(
+            f"job {self._id!r}, opened {opened}, has ended, and its results were kept for their "
+            "time (result_ttl); to have answers again, submit its documents again"
+        )
 
     def results(self, timeout: float | None = None, after: str | None = None) -> Iterator[Result]:
         """Yield every result in completion order, and end when the job does.
@@ -149,6 +155,16 @@ class Job:
         ids = list(dict.fromkeys(custom_ids))
         chunks = (ids[at : at + _IDS_AT_ONCE] for at in range(0, len(ids), _IDS_AT_ONCE))
         return sum(self._steer("cancel", *chunk) for chunk in chunks)
+
+    def _unknown(self, custom_ids: Sequence[str]) -> list[str]:
+        """Return those of these ids that no document of the job has."""
+        if not custom_ids:
+            return []
+        key = self._link.keys.custom_ids(self._id)
+        found = self._link.run(lambda: self._link.client.smismember(key, custom_ids))
+        return [
+            custom_id for custom_id, is_there in zip(custom_ids, found, strict=True) if not is_there
+        ]
 
     def pause(self) -> bool:
         """Let the job rest: no engine begins its documents, and those that run still end.

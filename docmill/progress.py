@@ -59,13 +59,17 @@ class Pace:
 
     def describe(self) -> str:
         """Say the rates and the time left in a few words."""
-        rate = self.documents_per_s
-        words = [f"{rate:,.0f} documents/s" if rate >= 100 else f"{rate:.3g} documents/s"]
+        words = [documents_per_s(self.documents_per_s)]
         if self.tokens_per_s > 0:
             words.append(f"{self.tokens_per_s:,.0f} tokens/s")
         if self.left_s is not None:
             words.append(f"{duration(self.left_s)} left")
         return ", ".join(words)
+
+
+def documents_per_s(rate: float) -> str:
+    """Write a rate with as many digits as one can use."""
+    return f"{rate:,.0f} documents/s" if rate >= 100 else f"{rate:.3g} documents/s"
 
 
 def duration(seconds: float) -> str:
@@ -135,11 +139,14 @@ class LineReporter(Reporter):
         self._clock = clock
         self._due_at = clock() + LINE_EVERY_S
         self._line = ""
+        self._has_begun = False
 
     def _show(self, done: int, total: int | None, num_failed: int, pace: str) -> None:
-        of_total = f"/{total}" if total is not None else ""
-        failed = f", {num_failed} failed" if num_failed else ""
-        self._line = f"{done}{of_total} documents{failed} ({pace})"
+        of_total = f"/{total:,}" if total is not None else ""
+        noun = "document" if (done if total is None else total) == 1 else "documents"
+        failed = f", {num_failed:,} failed" if num_failed else ""
+        self._line = f"{done:,}{of_total} {noun}{failed} ({pace})"
+        self._has_begun = done > 0
         if self._clock() >= self._due_at:
             self._print()
 
@@ -149,8 +156,8 @@ class LineReporter(Reporter):
         self._line = ""
 
     def finish(self) -> None:
-        """Print the last state unless it stands there already."""
-        if self._line:
+        """Print the last state unless it stands there already, or nothing was done."""
+        if self._line and self._has_begun:
             self._print()
 
 

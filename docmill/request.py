@@ -24,6 +24,8 @@ PLACE = "{document}"
 _ROLES = ("system", "user", "assistant")
 _JOB_ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _MAX_SPECS_KEPT = 4096
+#: More seconds than that are a moment that was passed for a duration.
+_LONGEST_DEADLINE_S = 10 * 365 * 86400.0
 
 Pieces = tuple[str | None, ...]
 
@@ -234,12 +236,19 @@ def deadline_at(deadline: float | timedelta | datetime | None, now: datetime) ->
     """Return the moment, in UNIX seconds, after which an answer is of no use any more.
 
     Raises:
-        JobRejected: It has passed already, or is a datetime without a time zone.
+        JobRejected: It has passed already, is more than ten years off, or is a datetime without a
+            time zone.
     """
     if deadline is None:
         return None
     if not isinstance(deadline, datetime):
-        return now.timestamp() + seconds(deadline, "deadline")
+        left_s = seconds(deadline, "deadline")
+        if left_s > _LONGEST_DEADLINE_S:
+            raise JobRejected(
+                f"deadline must be at most ten years of seconds from now, got {deadline!r}; for a "
+                "moment pass a datetime with a zone"
+            )
+        return now.timestamp() + left_s
     if deadline.tzinfo is None:
         raise JobRejected("deadline needs a time zone: datetime(…, tzinfo=UTC)")
     if deadline <= now:

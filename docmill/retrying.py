@@ -59,7 +59,7 @@ def retry_failed(link: Link, job_id: str, codes: Collection[str], num_failed: in
     if num_failed > num_kept:
         failures = Counter(
             result.shared == "rejected"
-            for result in _failures(link, job_id)
+            for result in failed_results(link, job_id)
             if not codes or (result.error and result.error.code in codes)
         )
         refused, lost = failures[True], max(0, failures[False] - len(ids))
@@ -68,8 +68,8 @@ def retry_failed(link: Link, job_id: str, codes: Collection[str], num_failed: in
     return RetryReport(put_back=said["ok"], refused=refused, gone=gone, full=said["full"])
 
 
-def _failures(link: Link, job_id: str) -> Iterator[Result]:
-    """Yield the failed results that there are now."""
+def failed_results(link: Link, job_id: str) -> Iterator[Result]:
+    """Yield a job's failed results that there are now. Cost: Reads all of its results."""
     key, start = link.keys.results(job_id), b"-"
     while page := _page(link, key, start):
         for result in results_of(link, job_id, page):

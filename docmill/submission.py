@@ -130,7 +130,7 @@ class Submission:
         if number == 0:
             raise IntakeError("there are no documents to submit")
         self._flush()
-        if not self._call("seal", self._terms.job_id):
+        if not self._make_room_for("seal", self._terms.job_id):
             raise self._gone()
         return self.counts
 
@@ -149,13 +149,25 @@ class Submission:
             }
         )
         spec = (asked.digest, asked.data) if asked else ()
-        if self._call("open", terms.job_id, terms.result_ttl_s, meta, *spec) == b"CANCELLED":
+        if (
+            self._make_room_for("open", terms.job_id, terms.result_ttl_s, meta, *spec)
+            == b"CANCELLED"
+        ):
             raise JobCancelled(f"job {terms.job_id} was cancelled and takes no more documents")
         if self._on_open:
             self._on_open()
 
-    def _call(self, script: ScriptName, *args: Any) -> Any:
-        return self._link.run(lambda: self._link.scripts.call(script, *args))
+    def _make_room_for(self, script: ScriptName, *args: Any) -> Any:
+        """Call a script, again for as long as Redis has no memory for what it writes."""
+
+        def call() -> Any:
+            return _or_refusal(lambda: self._link.scripts.call(script, *args))
+
+        attempt = 0
+        while is_out_of_memory(reply := self._link.run(call)):
+            self._wait_for_room(attempt, lacks_memory=True)
+            attempt += 1
+        return reply
 
     def _gone(self) -> JobNotFound:
         return JobNotFound(
@@ -209,7 +221,8 @@ class Submission:
 
         def send() -> list[Any]:
             if len(runs) == 1:
-                return [self._call_alone(runs[0])]
+                # without a pipeline, which would first ask whether Redis has the script
+                return [_or_refusal(lambda: self._call_for(runs[0]))]
             pipe = self._link.client.pipeline(transaction=False)
             for run in runs:
                 self._call_for(run, pipe)
@@ -218,15 +231,6 @@ class Submission:
 
         replies = self._link.run(send)
         return list(chain.from_iterable(map(_verdicts, runs, replies)))
-
-    def _call_alone(self, run: list[Envelope]) -> Any:
-        """Make one call without a pipeline, which would first ask whether Redis has the script."""
-        try:
-            return self._call_for(run)
-        except ResponseError as error:
-            if is_out_of_memory(error):
-                return error
-            raise
 
     def _call_for(self, run: list[Envelope], pipe: Any = None) -> Any:
         script, job_id = run[0].script, self._terms.job_id
@@ -264,16 +268,27 @@ class Submission:
         values = self._link.run(lambda: self._link.client.hmget(self._link.keys.backlog, names))
         depth = {name: int(value or 0) for name, value in zip(names, values, strict=True)}
         message = (
-            f"{'Redis is out of memory' if lacks_memory else 'the backlog is full'}: "
-            f"{depth['docs']} documents, {depth['bytes']} bytes accepted and "
-            "not yet answered"
+            f"{'Redis is out of memory (maxmemory)' if lacks_memory else 'the backlog is full'}: "
+            f"{depth['docs']:,} documents, {depth['bytes']:,} bytes accepted and not yet answered"
         )
+        if lacks_memory:
+            message += "; raise it, or wait for results to expire"
         if not self._terms.waits_when_full:
             raise QueueFull(message, **depth)
         if not self._has_waited:
             _log.warning("%s; waiting for room", message)
             self._has_waited = True
         pause(pause_s(attempt))
+
+
+def _or_refusal(call: Callable[[], Any]) -> Any:
+    """Return what a call returns, or the error by which Redis refused it for want of memory."""
+    try:
+        return call()
+    except ResponseError as error:
+        if is_out_of_memory(error):
+            return error
+        raise
 
 
 def _runs(chunk: list[Envelope]) -> list[list[Envelope]]:

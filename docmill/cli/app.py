@@ -196,6 +196,9 @@ def submit(
         str, typer.Option(metavar="batch|interactive", help="interactive goes first.")
     ] = "batch",
     job_id: options.JobId = None,
+    name: options.Name = None,
+    deadline: options.Deadline = None,
+    result_ttl: options.ResultTtl = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     redis_url: options.RedisUrl = None,
     namespace: options.Namespace = None,
@@ -209,7 +212,8 @@ def submit(
 
     docmill submit papers/ --prompt "Summarize this." --redis-url rediss://me:secret@host:6380
     """
-    from docmill.cli import jobs
+    from docmill.cli.jobs import Target
+    from docmill.cli.submit import submit as send
 
     asked = _asked(
         prompt,
@@ -221,14 +225,18 @@ def submit(
         seed=seed,
         truncate=truncate,
     )
-    target = jobs.Target(redis_url, namespace, state_dir)
-    return jobs.submit(target, inputs, asked, tier=tier, job_id=job_id, waits=wait, as_json=as_json)
+    terms: dict[str, Any] = {"tier": tier, "job_id": job_id, "name": name, "deadline": deadline}
+    if result_ttl is not None:
+        terms["result_ttl"] = result_ttl
+    target = Target(redis_url, namespace, state_dir)
+    return send(target, inputs, asked, terms, waits=wait, as_json=as_json)
 
 
 @app.command(epilog=TABLE)
 def status(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Without it: workers and latest jobs.")
+        str | None,
+        typer.Argument(metavar="[JOB]", help="Without it: workers, backlog and latest jobs."),
     ] = None,
     redis_url: options.RedisUrl = None,
     namespace: options.Namespace = None,
@@ -237,10 +245,10 @@ def status(
     debug: options.Debug = False,
 ) -> int:
     """Show how far a job is, or what the service does."""
-    from docmill.cli import jobs
+    from docmill.cli.jobs import Target
+    from docmill.cli.overview import status as show
 
-    target = jobs.Target(redis_url, namespace, state_dir)
-    return jobs.status(target, job, as_json=as_json)
+    return show(Target(redis_url, namespace, state_dir), job, as_json=as_json)
 
 
 @app.command(epilog=TABLE)
@@ -261,7 +269,8 @@ def results(
 ) -> int:
     """Write a job's results as they come, until it ends.
 
-    Into a file, only those that it does not have yet are added.
+    Into a file, only those that it does not have yet are added. Answers in it are kept; a failure
+    in it is replaced by the document's result of now.
 
         docmill results 20261130-073512-3f9a2c1b -o answers.jsonl
     """

@@ -4,7 +4,6 @@ Only says what can be asked for; the work lies in `docmill.cli.letters`, loaded 
 May import typer.
 """
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -16,16 +15,6 @@ from docmill.cli.exit import TABLE
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", epilog=TABLE)
 
 _WHICH = "Which letters"
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-def parse_age(text: str) -> float:
-    """Return an age in seconds, given as 90s, 30m, 2h, 7d or 2w."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", text)
-    if not found:
-        raise typer.BadParameter(f"{text!r} is no age: 90s, 30m, 2h, 7d and 2w are")
-    return float(found[1]) * _SECONDS[found[2]]
-
 
 Ids = Annotated[
     list[str] | None,
@@ -46,7 +35,7 @@ Older = Annotated[
     float | None,
     typer.Option(
         "--older-than",
-        parser=parse_age,
+        parser=options.parse_age,
         metavar="AGE",
         help="Only those given up longer ago than 30m, 2h, 7d …",
         rich_help_panel=_WHICH,
@@ -56,7 +45,7 @@ Newer = Annotated[
     float | None,
     typer.Option(
         "--newer-than",
-        parser=parse_age,
+        parser=options.parse_age,
         metavar="AGE",
         help="Only those given up since then.",
         rich_help_panel=_WHICH,

@@ -1,32 +1,26 @@
-"""`docmill submit`, `status`, `results`, `pause`, `resume`, `cancel` and `retry`: what they do.
+"""`docmill results`, `pause`, `resume`, `cancel` and `retry`: what they do.
 
 May import everything in docmill.
 """
 
-import contextlib
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from docmill.cli import address
-from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_OK
-from docmill.cli.input import documents, look_through
+from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
 from docmill.cli.output import counted, say, write_json, write_line, write_record
 from docmill.cli.resume import OutputFile
-from docmill.cli.summary import Tally
+from docmill.cli.summary import Tally, describe
 from docmill.client import Client
-from docmill.errors import JobError, ResultTimeout
-from docmill.job import Job, JobStatus, RetryReport
-from docmill.link import Link
+from docmill.errors import ResultTimeout
+from docmill.job import Job, RetryReport
 from docmill.results import Result
+from docmill.retrying import failed_results
 from docmill.shards import Shards
 
-#: How many jobs `status` lists.
-_NUM_LISTED = 20
 #: How long a read of results that are there already may take.
 _AT_ONCE_S = 0.2
 
@@ -58,101 +52,6 @@ class Target:
         return address.find(self.redis_url, self.namespace, self.state_dir.expanduser())
 
 
-def submit(
-    target: Target,
-    inputs: list[str],
-    options: dict[str, Any],
-    *,
-    tier: str,
-    job_id: str | None,
-    waits: bool,
-    as_json: bool,
-) -> int:
-    """Submit documents as one job and print its id."""
-    look_through(inputs, options)
-    with target.client() as client:
-        _warn_without_workers(target)
-        job = client.submit(
-            documents(inputs, options), job_id=job_id, progress=True, **options | {"tier": tier}
-        )
-        status = job.wait() if waits else job.status()
-    if as_json:
-        write_json(status.to_dict())
-    else:
-        write_line(job.id)
-        say(f"{_describe(status)}; 'docmill results {job.id} -o FILE' writes the answers")
-    return EXIT_INCOMPLETE if waits and status.succeeded < status.submitted else EXIT_OK
-
-
-def _warn_without_workers(target: Target) -> None:
-    shards = target.shards()
-    if not _workers(shards):
-        say("no worker is running; the job waits until one is started")
-    shards.close()
-
-
-def status(target: Target, job_id: str | None, *, as_json: bool) -> int:
-    """Print one job's counts, or the service's workers and latest jobs."""
-    if job_id is not None:
-        with target.client() as client:
-            found = client.job(job_id).status()
-        if as_json:
-            write_json(found.to_dict())
-        else:
-            write_line(_describe(found))
-        return EXIT_OK
-    shards = target.shards()
-    workers, jobs = _workers(shards), _jobs(shards)
-    shards.close()
-    if as_json:
-        write_json({"workers": workers, "jobs": [job.to_dict() for job in jobs]})
-        return EXIT_OK
-    for worker in workers:
-        write_line(f"{worker['role']:<11} {worker['state']:<9} {worker.get('model') or ''}")
-    if not workers:
-        write_line("no worker is running")
-    for job in jobs:
-        write_line(_describe(job))
-    return EXIT_OK
-
-
-def _workers(shards: Shards) -> list[dict[str, Any]]:
-    """Return what the workers that are alive say of themselves."""
-    workers = [worker for link in shards.all() for worker in _workers_of(link)]
-    return sorted(workers, key=lambda worker: str(worker["role"]))
-
-
-def _workers_of(link: Link) -> Iterator[dict[str, Any]]:
-    keys, client = link.keys, link.client
-    shown: Any = link.run(lambda: client.hgetall(keys.consumers))
-    beats = [keys.heartbeat(name.decode()) for name in shown]
-    alive: Any = link.run(lambda: client.mget(beats)) if beats else []
-    for (name, said), beat in zip(shown.items(), alive, strict=True):
-        if beat is not None:
-            yield {"consumer": name.decode(), **json.loads(said)}
-
-
-def _jobs(shards: Shards) -> list[JobStatus]:
-    """Return the latest jobs that are still kept, the newest first."""
-    jobs = [job for link in shards.all() for job in _jobs_of(link)]
-    return sorted(jobs, key=lambda job: -(job.created_at or 0.0))[:_NUM_LISTED]
-
-
-def _jobs_of(link: Link) -> Iterator[JobStatus]:
-    ids: Any = link.run(lambda: link.client.zrevrange(link.keys.jobs, 0, _NUM_LISTED - 1))
-    for job_id in ids:
-        with contextlib.suppress(JobError):  # it has expired
-            yield Job(link, job_id.decode()).status()
-
-
-def _describe(status: JobStatus) -> str:
-    counts = status.to_dict()
-    names = ("succeeded", "failed", "cancelled", "expired", "running", "waiting")
-    shown = ", ".join(f"{counts[name]:,} {name}" for name in names if counts[name])
-    number = counted(status.submitted, "document")
-    return f"{status.job_id}  {status.state}: {number} ({shown or 'none'})"
-
-
 def results(target: Target, job_id: str, output: Path | None, *, waits: bool, as_json: bool) -> int:
     """Write a job's results as they come; return 0, or 1 when documents have no answer."""
     began_at = time.monotonic()
@@ -174,13 +73,19 @@ def results(target: Target, job_id: str, output: Path | None, *, waits: bool, as
                 tally.add(result)
                 file.write(result) if file else write_record(result.to_json())
         except ResultTimeout:
-            say(f"{job_id} is still running; this is what there is so far")
+            say(f"{job_id} is {job.status().state}; this is what there is so far")
+        except KeyboardInterrupt:
+            where = "" if output is None else f" -o {output}"
+            say(f"interrupted; the job goes on: 'docmill results {job_id}{where}' comes back to it")
+            return EXIT_INTERRUPTED
         final = job.status()
     told = (time.monotonic() - began_at, str(output or "standard output"), len(skipped))
     if as_json and output is not None:
         write_json(tally.to_dict(*told))
     else:
-        say(_describe(final))
+        say(describe(final))
+        for line in tally.failure_lines():
+            say(line)
     return EXIT_OK if final.succeeded == final.submitted else EXIT_INCOMPLETE
 
 
@@ -202,15 +107,32 @@ def cancel(target: Target, job_id: str, custom_ids: list[str] | None, *, as_json
     """Take a job back, or single documents of it, and print how many documents that were."""
     with target.client() as client:
         job = client.job(job_id)
+        unknown = job._unknown(custom_ids) if custom_ids else []
+        before = job.status()
         count = job.cancel(custom_ids)
         status = job.status()
     if as_json:
-        write_json({"cancelled_now": count, **status.to_dict()})
-    elif custom_ids:
-        write_line(f"{counted(count, 'document')} marked as cancelled; {_describe(status)}")
+        write_json({"cancelled_now": count, "unknown": unknown, **status.to_dict()})
     else:
-        write_line(f"{counted(count, 'waiting document')} cancelled; {_describe(status)}")
-    return EXIT_OK
+        said = "the job has ended; nothing was cancelled"
+        if not before.is_finished:
+            said = _cancelled(count, custom_ids is not None)
+        write_line(f"{said}; {describe(status)}")
+        for custom_id in unknown:
+            say(f"no such document in this job: {custom_id}")
+    return EXIT_INCOMPLETE if unknown else EXIT_OK
+
+
+def _cancelled(count: int, is_singly: bool) -> str:
+    if not is_singly:
+        return f"{counted(count, 'waiting document')} cancelled"
+    if not count:
+        return "nothing new was asked to be cancelled"
+    verb = "was" if count == 1 else "were"
+    return (
+        f"{counted(count, 'document')} {verb} asked to be cancelled; those that are done keep "
+        "their results"
+    )
 
 
 def pause(target: Target, job_id: str, *, is_paused: bool, as_json: bool) -> int:
@@ -222,7 +144,7 @@ def pause(target: Target, job_id: str, *, is_paused: bool, as_json: bool) -> int
     if as_json:
         write_json({"changed": changed, **status.to_dict()})
     else:
-        write_line(f"{'' if changed else 'nothing to do; '}{_describe(status)}")
+        write_line(f"{'' if changed else 'nothing to do; '}{describe(status)}")
     return EXIT_OK
 
 
@@ -232,13 +154,25 @@ def retry(target: Target, job_id: str, codes: list[str] | None, *, as_json: bool
         job = client.job(job_id)
         report = job.retry(codes=codes or None)
         status = job.status()
+        is_unknown = bool(codes) and report == RetryReport()
+        there = failures_of(job).failures if is_unknown else {}
     if as_json:
         write_json({**asdict(report), **status.to_dict()})
     else:
-        write_line(f"{counted(report.put_back, 'document')} put back; {_describe(status)}")
+        write_line(f"{counted(report.put_back, 'document')} put back; {describe(status)}")
         for line in _left(report):
             say(line)
-    return EXIT_OK if report.is_complete else EXIT_INCOMPLETE
+        if is_unknown:
+            say(f"no failure of the job has such a code; there are: {', '.join(there) or 'none'}")
+    return EXIT_OK if report.is_complete and not is_unknown else EXIT_INCOMPLETE
+
+
+def failures_of(job: Job) -> Tally:
+    """Read a job's results up to now and count those that failed."""
+    tally = Tally()
+    for result in failed_results(job._link, job.id):
+        tally.add(result)
+    return tally
 
 
 def _left(report: RetryReport) -> Iterator[str]:

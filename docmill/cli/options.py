@@ -3,6 +3,7 @@
 May import typer.
 """
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,17 @@ _WHERE = "Where it runs"
 def _note_debug(ctx: typer.Context, is_wanted: bool) -> bool:
     ctx.meta[DEBUG] = is_wanted
     return is_wanted
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_age(text: str) -> float:
+    """Return an age in seconds, given as 90s, 30m, 2h, 7d or 2w."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", text)
+    if not found:
+        raise typer.BadParameter(f"{text!r} is no age: 90s, 30m, 2h, 7d and 2w are")
+    return float(found[1]) * _SECONDS[found[2]]
 
 
 Inputs = Annotated[
@@ -95,6 +107,28 @@ JobId = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+Name = Annotated[
+    str | None,
+    typer.Option(help="A name for people; status shows it.", rich_help_panel=_WHERE),
+]
+Deadline = Annotated[
+    float | None,
+    typer.Option(
+        parser=parse_age,
+        metavar="AGE",
+        help="What has no answer after 90s, 30m, 2h, 7d … is not answered any more.",
+        rich_help_panel=_WHERE,
+    ),
+]
+ResultTtl = Annotated[
+    float | None,
+    typer.Option(
+        parser=parse_age,
+        metavar="AGE",
+        help="How long results are kept after the job's end (default 7d).",
+        rich_help_panel=_WHERE,
+    ),
+]
 RedisUrl = Annotated[
     str | None,
     typer.Option(
@@ -124,6 +158,10 @@ StateDir = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON, for programs.")]
 Debug = Annotated[
+    bool,
+    typer.Option("--debug", callback=_note_debug, help="Show tracebacks."),
+]
+ServiceDebug = Annotated[
     bool,
     typer.Option(
         "--debug", callback=_note_debug, help="Show tracebacks, and the service's log as it comes."
@@ -160,8 +198,8 @@ Dtype = Annotated[
     str | None,
     typer.Option(
         envvar="DOCMILL_DTYPE",
-        metavar="auto|float32|bfloat16|float16",
-        help="Number format of weights and KV.",
+        metavar="FORMAT",
+        help="Number format of weights and KV: auto (default), float32, bfloat16 or float16.",
         rich_help_panel=_WHERE,
     ),
 ]

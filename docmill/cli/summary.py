@@ -1,6 +1,6 @@
-"""What a run came to, counted while results come and told in a few lines.
+"""What a run or a job came to, counted and told in a few lines.
 
-Pure: no clock and no I/O of its own. May import docmill.results and
+Pure: no clock and no I/O of its own. May import docmill.results, docmill.status and
 docmill.cli.output.
 """
 
@@ -9,8 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from docmill.cli.output import counted
-from docmill.progress import duration
+from docmill.progress import documents_per_s, duration
 from docmill.results import Result, about
+from docmill.status import JobStatus
+
+
+def describe(status: JobStatus) -> str:
+    """Tell a job's counts in a line."""
+    counts = status.to_dict()
+    names = ("succeeded", "failed", "cancelled", "expired", "running", "waiting")
+    shown = ", ".join(f"{counts[name]:,} {name}" for name in names if counts[name])
+    number = counted(status.submitted, "document")
+    return f"{status.job_id}  {status.state}: {number} ({shown or 'none'})"
 
 
 @dataclass(slots=True)
@@ -85,8 +95,8 @@ class Tally:
         lines = [
             documents,
             f"tokens      {self.prompt_tokens:,} in, {self.completion_tokens:,} out",
-            f"time        {duration(elapsed_s)} ({self.done / max(elapsed_s, 1e-9):.2f} "
-            "documents/s, start included)",
+            f"time        {duration(elapsed_s)} "
+            f"({documents_per_s(self.done / max(elapsed_s, 1e-9))}, start included)",
             where,
         ]
         if self.repeats or self.cached_tokens:
@@ -98,9 +108,13 @@ class Tally:
             )
         if self.truncated:
             lines.insert(1, f"truncated   {counted(self.truncated, 'document')} longer than fits")
-        for code, (count, first) in self.failures.items():
-            lines.append(f"{count:,} x {code}, first: {first}")
-        return lines
+        return lines + self.failure_lines()
+
+    def failure_lines(self) -> list[str]:
+        """Tell a person what failed: each error code, how often, and the first of it."""
+        return [
+            f"{count:,} x {code}, first: {first}" for code, (count, first) in self.failures.items()
+        ]
 
     def to_dict(self, elapsed_s: float, output: str, skipped: int) -> dict[str, Any]:
         """Tell a program the same."""

@@ -1,13 +1,18 @@
 """`docmill submit` and `results` on a real Redis: what they tell a person."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from docmill import Client
 from docmill.keys import Keys
 from tests.integration.docmill.conftest import Command
 from tests.support.canned_worker import CannedWorker
+from tests.support.command import running
+from tests.support.wait import wait_until
 
 NO_WORKER = "no worker is running; the job waits until one is started"
 
@@ -81,3 +86,70 @@ def test_results_after_a_retry_replace_the_failures(
     assert 0 == finished.exit_code
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert [("a", None), ("b", None)] == [(one["custom_id"], one["error"]) for one in records]
+
+
+def _texts(folder: Path, count: int) -> Path:
+    path = folder / "many.jsonl"
+    path.write_text("".join(f'{{"id": "{n}", "text": "text {n}"}}\n' for n in range(count)))
+    return path
+
+
+def test_an_interrupted_submission_says_how_to_go_on(
+    redis_url: str, namespace: str, redis_client: Any, keys: Keys, tmp_path: Path
+) -> None:
+    """The made-up id is told when the job is opened, and with what was sent on Ctrl-C."""
+    redis_client.hset(keys.backlog, "max_docs", 70)
+    here = ("--redis-url", redis_url, "--namespace", namespace, "--state-dir", tmp_path)
+    with running(tmp_path, "submit", _texts(tmp_path, 1000), "-p", "Say", *here) as command:
+        wait_until(lambda: redis_client.xlen(keys.intake("batch")) == 70)
+        command.process.send_signal(signal.SIGINT)
+        ended = command.wait()
+
+    [job_id] = [name.decode() for name in redis_client.zrange(keys.jobs, 0, -1)]
+    assert (130, "") == (ended.status, ended.stdout)
+    assert f"job {job_id} opened" in ended.stderr
+    assert ended.stderr.endswith(
+        f"interrupted: 64 documents sent; repeat with --job-id {job_id} to go on\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "last_call", "words"),
+    [
+        (("results", "left"), "xread", "'docmill results left' comes back to it"),
+        (
+            ("results", "left", "-o", "OUT"),
+            "xread",
+            "'docmill results left -o OUT' comes back to it",
+        ),
+        (
+            ("submit", "many.jsonl", "-p", "Say", "--job-id", "left", "--wait"),
+            "hmget",
+            "'docmill results left' comes back to it",
+        ),
+    ],
+    ids=["results", "file", "wait"],
+)
+def test_who_waits_is_told_how_to_come_back(
+    client: Client,
+    redis_client: Any,
+    redis_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    last_call: str,
+    words: str,
+) -> None:
+    """Ctrl-C ends the waiting, not the job, and one line says so."""
+    monkeypatch.chdir(tmp_path)
+    client.submit(_texts(tmp_path, 2), prompt="Say", job_id="left")
+    here = ("--redis-url", redis_url, "--namespace", namespace, "--state-dir", tmp_path)
+    with running(tmp_path, *arguments, *here) as command:
+        wait_until(lambda: last_call in {one["cmd"] for one in redis_client.client_list()})
+        command.process.send_signal(signal.SIGINT)
+        ended = command.wait()
+
+    assert 130 == ended.status
+    assert "interrupted; the job goes on" in ended.stderr
+    assert words in ended.stderr

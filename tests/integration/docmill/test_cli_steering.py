@@ -154,8 +154,17 @@ def test_single_documents_are_cancelled(docmill: Command, client: Client) -> Non
 
     finished = docmill("cancel", job.id, "--id", "a", "--id", "c", "--id", "d")
 
-    assert finished.stdout.startswith("2 documents marked as cancelled; some  running")
+    assert 1 == finished.exit_code
+    assert finished.stdout.startswith("2 documents were asked to be cancelled; those that are done")
+    assert "no such document in this job: d\n" == finished.stderr
+    again = docmill("cancel", job.id, "--id", "a")
+    assert (0, "nothing new was asked to be cancelled") == (
+        again.exit_code,
+        again.stdout.partition(";")[0],
+    )
     assert docmill("cancel", job.id).stdout.startswith("3 waiting documents cancelled")
+    ended = docmill("cancel", job.id, "--id", "a")
+    assert ended.stdout.startswith("the job has ended; nothing was cancelled; some  cancelled")
 
 
 def test_a_job_s_failures_are_retried(docmill: Command, job: Job, worker: CannedWorker) -> None:
@@ -170,3 +179,13 @@ def test_a_job_s_failures_are_retried(docmill: Command, job: Job, worker: Canned
     worker.complete()
     assert (3, 1) == (job.status().succeeded, job.status().failed)
     assert 1 == json.loads(docmill("retry", job.id, "--json").stdout)["refused"]
+
+
+def test_a_code_that_no_failure_has_is_told(docmill: Command, job: Job) -> None:
+    """Nothing is put back, the codes that there are stand in one line, and the status is 1."""
+    finished = docmill("retry", job.id, "--code", "nosuch")
+
+    assert 1 == finished.exit_code
+    assert finished.stdout.startswith("0 documents put back")
+    codes = "empty_document, delivery_limit, non_finite_logits"
+    assert f"no failure of the job has such a code; there are: {codes}\n" == finished.stderr

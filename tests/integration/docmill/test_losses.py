@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from docmill import Client
-from docmill.errors import BrokerUnavailable
+from docmill.errors import BrokerUnavailable, QueueFull
 from docmill.keys import Keys
 from tests.support.canned_worker import CannedWorker, answering
 from tests.support.proxy import Proxy, running_proxy
@@ -145,6 +145,23 @@ def test_a_redis_without_memory_is_waited_for(
         assert not sender.is_alive()
 
 
+def test_a_lack_of_memory_is_raised_on_request(namespace: str, redis_client: Any) -> None:
+    """QueueFull names memory, before the job is opened and while it is filled, and at once."""
+    with running_redis() as server, redis.Redis.from_url(server.url) as raw:
+        small = Client(server.url, namespace)
+        small.ping()
+
+        def texts() -> Iterator[str]:
+            yield "first"
+            raw.config_set("maxmemory", 1)
+            yield "second"
+
+        with pytest.raises(QueueFull, match=r"out of memory \(maxmemory\).*raise it"):
+            small.submit(texts(), prompt="Answer", on_full="raise")
+        with pytest.raises(QueueFull, match=r"out of memory \(maxmemory\).*raise it"):
+            small.submit(["text"], prompt="Answer", on_full="raise")
+
+
 def test_memory_that_runs_out_in_mid_submission_is_waited_for(
     namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,7 +179,7 @@ def test_memory_that_runs_out_in_mid_submission_is_waited_for(
         raw.config_set("maxmemory", 0)
         sender.join(10)
 
-        assert "Redis is out of memory: " in caplog.text
+        assert "Redis is out of memory (maxmemory): " in caplog.text
         assert "the backlog is full" not in caplog.text
         assert not sender.is_alive()
         assert len(texts) == small.job("large").status().submitted

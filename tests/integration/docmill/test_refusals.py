@@ -45,6 +45,7 @@ from tests.support.canned_worker import CannedWorker, answering
         ({"job_id": "a:b"}, "job_id"),
         ({"job_id": ""}, "job_id"),
         ({"deadline": 0}, "deadline"),
+        ({"deadline": 1_796_000_000.0}, "ten years of seconds from now.*datetime with a zone"),
         ({"deadline": datetime(2030, 1, 1)}, "time zone"),  # noqa: DTZ001 - the mistake under test
         ({"deadline": datetime(2000, 1, 1, tzinfo=UTC)}, "passed"),
         ({"result_ttl": timedelta(0)}, "result_ttl"),

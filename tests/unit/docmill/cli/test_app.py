@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from docmill.cli import app
-from docmill.cli.dead import parse_age
 from docmill.cli.exit import TABLE, status_of
+from docmill.cli.options import parse_age
 from docmill.errors import BrokerUnavailable, ConfigError, IntakeError, ServiceError
 
 RUNNER = CliRunner()
