@@ -25,6 +25,9 @@ from workers.registry import buckets_by_version
 _LEAD_MS = 2000
 #: Entries handed back per round trip.
 _CHUNK = 100
+#: However low the limit: of what was delivered together any may be the cause of a death, and only
+#: from its second delivery on each runs alone.
+_LEAST_DELIVERIES = 2
 #: A missed heartbeat is forgotten after this many confirmation times without a look at it.
 _MEMORY = 5
 
@@ -73,7 +76,7 @@ class _Reaper:
     def __init__(self, client: Any, keys: Keys, max_deliveries: int) -> None:
         self._client = client
         self._keys = keys
-        self._max_deliveries = max_deliveries
+        self._max_deliveries = max_deliveries = max(max_deliveries, _LEAST_DELIVERIES)
         self._scripts = Scripts(client, keys.prefix)
         self._holder = secrets.token_hex(8)
         message = (

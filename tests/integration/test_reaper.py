@@ -161,6 +161,18 @@ def test_a_document_that_kills_is_given_up(documents: Documents, look: Look) -> 
     assert documents.client.xlen(documents.keys.dead) == 1
 
 
+def test_a_first_death_fails_nobody(documents: Documents) -> None:
+    """However low the limit: any of what ran together may have been the cause."""
+    documents.put(["a", "b"])
+    _take(documents, "gone", begin=True)
+
+    def look() -> Report:
+        return reap(documents.client, documents.keys, confirm_s=CONFIRM_S, max_deliveries=1)
+
+    assert _look_until_something_happens(look) == Report(2, 0, ("gone",))
+    assert documents.num_results() == 0
+
+
 def test_only_what_was_worked_on_alone_is_blamed(documents: Documents, look: Look) -> None:
     """Of what a preprocessing worker held, the one entry that it worked on counts a delivery."""
     documents.open()
