@@ -7,10 +7,12 @@ and docmill.
 """
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+from weakref import WeakSet
 
 import redis
 
@@ -67,33 +69,46 @@ def is_outage(error: Exception) -> bool:
 
 
 class Outage:
-    """Waits between attempts while Redis fails; logs once when it goes and once when it is back.
+    """Waits between one thread's attempts while Redis fails.
+
+    All of a process share the log: one line when the first of them fails, and one when none fails
+    any more. What one of them meets besides (a timeout after a lost connection, say) is the same
+    outage's.
 
     Args:
         wait: Sleeps for the given seconds; may return early when the process is to stop.
     """
 
+    _lock = threading.Lock()
+    #: Those that fail now. Weakly: one that its thread gave up must not keep the outage going.
+    _failing: ClassVar["WeakSet[Outage]"] = WeakSet()
+
     def __init__(self, wait: Callable[[float], object] = time.sleep) -> None:
         self._wait = wait
-        self._problem = ""
         self._failures = 0
         self._random = secrets.SystemRandom()
 
     def failed(self, error: Exception) -> None:
         """Note a failure and wait: exponentially longer, jittered so that workers spread."""
-        problem = type(error).__name__
-        if problem != self._problem:
-            log.get().warning("redis.failed", problem=f"{problem}: {error}")
-        self._problem = problem
+        with self._lock:
+            is_first = not self._failing
+            self._failing.add(self)
+        if is_first:
+            log.get().warning("redis.failed", problem=f"{type(error).__name__}: {error}")
         ceiling = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
         self._wait(ceiling * self._random.uniform(0.5, 1.0))
 
     def recovered(self) -> None:
         """Note a success."""
-        if self._problem:
-            log.get().info("redis.recovered", failures=self._failures)
-        self._problem, self._failures = "", 0
+        if not self._failures:
+            return
+        failures, self._failures = self._failures, 0
+        with self._lock:
+            self._failing.discard(self)
+            is_last = not self._failing
+        if is_last:
+            log.get().info("redis.recovered", failures=failures)
 
 
 def insist(call: Callable[[], T], outage: Outage, give_up: Callable[[], bool]) -> T:
@@ -108,6 +123,7 @@ def insist(call: Callable[[], T], outage: Outage, give_up: Callable[[], bool]) -
             result = call()
         except REDIS_ERRORS as error:
             if not is_outage(error):
+                outage.recovered()  # it has answered
                 raise
             if give_up():
                 raise BrokerUnavailable(f"Redis failed: {error}") from error

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from docmill import connection
 from docmill.errors import BrokerUnavailable
@@ -171,6 +172,38 @@ def test_a_redis_that_is_away_is_waited_for_without_a_busy_loop(waits: list[floa
     assert [entry for _ in range(12) for entry in reader.read(1)] == []
     assert waits[0] <= 0.05
     assert 1.0 <= waits[-1] <= 2.0
+
+
+def test_an_outage_is_logged_once_for_all_threads() -> None:
+    """Threads that fail together, each in its way, make one line; one more when all are back."""
+    reader, writer, beat = (Outage(lambda delay_s: None) for _ in range(3))
+    with capture_logs() as logged:
+        for _ in range(2):
+            reader.failed(redis.ConnectionError("gone"))
+            writer.failed(redis.TimeoutError("silence"))
+            reader.recovered()
+            beat.failed(redis.ConnectionError("gone"))
+            beat.recovered()
+            beat.recovered()
+            writer.recovered()
+
+    assert ["redis.failed", "redis.recovered"] * 2 == [line["event"] for line in logged]
+
+
+def test_a_thread_that_gave_up_ends_its_outage() -> None:
+    """One that waits no more, or was told no, keeps nobody from saying that Redis is back."""
+    answers = iter([redis.ConnectionError("gone"), redis.ResponseError("ERR no such command")])
+
+    def call() -> None:
+        raise next(answers)
+
+    refused = Outage(lambda delay_s: None)
+    with capture_logs() as logged:
+        Outage(lambda delay_s: None).failed(redis.ConnectionError("gone"))
+        with pytest.raises(redis.ResponseError):
+            insist(call, refused, lambda: False)
+
+    assert ["redis.failed", "redis.failed", "redis.recovered"] == [line["event"] for line in logged]
 
 
 def test_insisting_ends_when_told() -> None:
