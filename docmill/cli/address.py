@@ -32,18 +32,23 @@ class Address:
         temporary = state_dir / f".{_NAME}-{self.pid}"
         temporary.touch(mode=0o600)
         temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        temporary.replace(state_dir / _NAME)
+        temporary.replace(file_in(state_dir))
 
     def withdraw(self, state_dir: Path) -> None:
         """Take the address back, unless another service has put its own there."""
         if published(state_dir) == self:
-            (state_dir / _NAME).unlink(missing_ok=True)
+            file_in(state_dir).unlink(missing_ok=True)
+
+
+def file_in(state_dir: Path) -> Path:
+    """Return the file that holds the address of the service of a state directory."""
+    return state_dir / _NAME
 
 
 def published(state_dir: Path) -> Address | None:
     """Return the address in `state_dir`, if there is one."""
     try:
-        return Address(**json.loads((state_dir / _NAME).read_text(encoding="utf-8")))
+        return Address(**json.loads(file_in(state_dir).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -13,7 +13,7 @@ import typer
 from docmill._version import __version__
 from docmill.cli import ask, dead, options, steer
 from docmill.cli.address import DEFAULT_NAMESPACE
-from docmill.cli.exit import TABLE
+from docmill.cli.exit import PLAIN_TABLE, RESULTS_TABLE, SUBMIT_TABLE, TABLE, UP_TABLE
 from docmill.cli.group import Commands
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=TABLE,
+    epilog="'docmill COMMAND --help' tells what each command's exit status means.",
 )
 
 
@@ -82,7 +82,7 @@ def run(
     namespace: options.Namespace = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
-    debug: options.Debug = False,
+    debug: options.ServiceDebug = False,
 ) -> int:
     """Answer documents, all on this machine, and end.
 
@@ -145,7 +145,7 @@ def _settings(*, model: str | None, state_dir: Path, **settings: Any) -> dict[st
     return {name: value for name, value in named.items() if value is not None}
 
 
-@app.command(epilog=TABLE)
+@app.command(epilog=UP_TABLE)
 def up(
     model: options.ServedModel = None,
     engine: options.EngineName = None,
@@ -181,7 +181,7 @@ def up(
     return serve(settings, state_dir, as_json=as_json)
 
 
-@app.command(epilog=TABLE)
+@app.command(epilog=SUBMIT_TABLE)
 def submit(
     inputs: options.Inputs,
     prompt: options.Prompt = None,
@@ -232,7 +232,7 @@ def submit(
     return send(target, inputs, asked, terms, waits=wait, as_json=as_json)
 
 
-@app.command(epilog=TABLE)
+@app.command(epilog=PLAIN_TABLE)
 def status(
     job: Annotated[
         str | None,
@@ -251,7 +251,7 @@ def status(
     return show(Target(redis_url, namespace, state_dir), job, as_json=as_json)
 
 
-@app.command(epilog=TABLE)
+@app.command(epilog=RESULTS_TABLE)
 def results(
     job: options.JobArgument,
     output: Annotated[
@@ -281,8 +281,8 @@ def results(
     return jobs.results(target, job, path, waits=not no_wait, as_json=as_json)
 
 
-for command in (*steer.COMMANDS, *ask.COMMANDS):
-    app.command(epilog=TABLE)(command)
+for command, table in (*steer.COMMANDS, *ask.COMMANDS):
+    app.command(epilog=table)(command)
 app.add_typer(dead.app, name="dead")
 
 

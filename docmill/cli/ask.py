@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from docmill.cli import options
+from docmill.cli.exit import PARTS_TABLE, PLAIN_TABLE
 
 ServicePaths = Annotated[
     list[str],
@@ -106,6 +107,9 @@ def export(
 
 
 def tasks(
+    task: Annotated[
+        str | None, typer.Argument(metavar="[TASK]", help="Only this one; without it: all.")
+    ] = None,
     redis_url: options.RedisUrl = None,
     namespace: options.Namespace = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
@@ -115,11 +119,18 @@ def tasks(
     """Show what the service was asked to do with its files, and how far it is.
 
     docmill tasks
+
+    docmill tasks 20261130-073512-3f9a2c
     """
     from docmill.cli import jobs
     from docmill.cli import tasks as work
 
-    return work.show(jobs.Target(redis_url, namespace, state_dir), as_json=as_json)
+    return work.show(jobs.Target(redis_url, namespace, state_dir), task, as_json=as_json)
 
 
-COMMANDS: tuple[Callable[..., int], ...] = (ingest, export, tasks)
+#: The commands, each with its exit statuses.
+COMMANDS: tuple[tuple[Callable[..., int], str], ...] = (
+    (ingest, PARTS_TABLE),
+    (export, PARTS_TABLE),
+    (tasks, PLAIN_TABLE),
+)

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from docmill.cli import options
-from docmill.cli.exit import TABLE
+from docmill.cli.exit import PARTS_TABLE, PLAIN_TABLE
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", epilog=TABLE)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", epilog=PARTS_TABLE)
 
 _WHICH = "Which letters"
 
@@ -71,7 +71,7 @@ def dead() -> None:
     """
 
 
-@app.command("list", epilog=TABLE)
+@app.command("list", epilog=PLAIN_TABLE)
 def list_(
     job: JobFilter = None,
     codes: Codes = None,
@@ -98,7 +98,7 @@ def list_(
     return letters.show_all(Target(redis_url, namespace, state_dir), which, as_json=as_json)
 
 
-@app.command(epilog=TABLE)
+@app.command(epilog=PLAIN_TABLE)
 def show(
     letter: Annotated[str, typer.Argument(metavar="ID", help="A letter, as list shows it.")],
     payload: Annotated[
@@ -128,7 +128,7 @@ def show(
     return letters.show_one(target, letter, payload, as_json=as_json)
 
 
-@app.command(epilog=TABLE)
+@app.command(epilog=PARTS_TABLE)
 def retry(
     ids: Ids = None,
     job: JobFilter = None,
@@ -158,7 +158,7 @@ def retry(
     return letters.retry(Target(redis_url, namespace, state_dir), which, as_json=as_json)
 
 
-@app.command(epilog=TABLE)
+@app.command(epilog=PARTS_TABLE)
 def drop(
     ids: Ids = None,
     job: JobFilter = None,

@@ -12,9 +12,49 @@ EXIT_NO_REDIS = 3
 EXIT_NO_SERVICE = 4
 EXIT_INTERRUPTED = 130
 
-TABLE = """Exit status: 0 every document has an answer · 1 some have none (the output tells why) · \
-2 wrong usage or unusable input, nothing ran · 3 Redis cannot be reached · 4 the service cannot \
-start (model, packages, settings) · 130 interrupted"""
+_REDIS = "3 Redis cannot be reached"
+_INTERRUPTED = "130 interrupted"
+_SERVICE = "4 the service cannot start (model, packages, settings)"
+
+
+def _table(*lines: str) -> str:
+    return f"Exit status: {' · '.join(lines)}"
+
+
+#: How `docmill run` ends, and the statuses of all commands.
+TABLE = _table(
+    "0 every document has an answer",
+    "1 some have none (the output tells why)",
+    "2 wrong usage or unusable input, nothing ran",
+    _REDIS,
+    _SERVICE,
+    _INTERRUPTED,
+)
+UP_TABLE = _table("0 ended by Ctrl-C", "2 wrong usage", _REDIS, f"{_SERVICE}, or has ended")
+SUBMIT_TABLE = _table(
+    "0 all are submitted, and with --wait answered",
+    "1 with --wait: some have no answer (the output tells why)",
+    "2 wrong usage or unusable input",
+    _REDIS,
+    _INTERRUPTED,
+)
+RESULTS_TABLE = _table(
+    "0 every document has an answer",
+    "1 some have none, or not yet (the output tells why)",
+    "2 wrong usage, or no such job",
+    _REDIS,
+    _INTERRUPTED,
+)
+#: Of what does or shows one thing, or fails.
+PLAIN_TABLE = _table("0 done", "2 wrong usage, or not there", _REDIS, _INTERRUPTED)
+#: Of what may be done in part.
+PARTS_TABLE = _table(
+    "0 done",
+    "1 not all of it could be done (the output tells)",
+    "2 wrong usage, or not there",
+    _REDIS,
+    _INTERRUPTED,
+)
 
 
 def status_of(error: DocmillError) -> int:

@@ -106,38 +106,47 @@ def _is_file(item: Item, path: Path, inputs: Sequence[str]) -> bool:
     return any(candidate.resolve() == path.resolve() for candidate in candidates)
 
 
+def check_service_input(paths: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Refuse files of the service's, which nobody here can look at, that surely need a prompt.
+
+    Raises:
+        IntakeError: There is none, and none of them can be a file whose lines bring their own.
+    """
+    may_bring_own = any(path.endswith((".jsonl", ".ndjson", "*")) for path in paths)
+    if not _has_prompt(options) and not may_bring_own:
+        raise IntakeError(f"there is no prompt for {paths[0]}: {_SAY_WHAT}")
+
+
 def count_left(
     inputs: Sequence[str],
     options: Mapping[str, Any],
     answered: Mapping[str, tuple[str, str | None]],
     *,
-    names_model: bool,
     output: str,
 ) -> int:
     """Count the documents without an answer, and make sure that the answers are to this question.
+
+    Of which model they are does not matter, nor whether it was named.
 
     Args:
         inputs: What will be run.
         options: What is asked now.
         answered: What was asked before, by custom id; see `resume.Earlier`.
-        names_model: Whether the model that is asked was named, so that it is part of the question.
         output: What to call the file that holds the answers.
 
     Raises:
         IntakeError: The answers are to another question.
     """
     num_left = 0
-    books: dict[str | None, SpecBook] = {}
+    books: dict[str | None, SpecBook] = {None: SpecBook(options)}
     for item in documents(inputs, options):
         spec, model = answered.get(item.custom_id, ("", None))
         num_left += item.custom_id not in answered
         if not spec or not isinstance(item, Document):
             continue
-        book = books.get(model)
-        if book is None:
-            named = {"model": model} if names_model else {}
-            book = books[model] = SpecBook({**options, **named})
-        if book.spec(item.options).digest != spec:
+        if model not in books:
+            books[model] = SpecBook({**options, "model": model})
+        if all(books[name].spec(item.options).digest != spec for name in {None, model}):
             raise IntakeError(
                 f"{output} holds answers to another prompt or other parameters: choose another "
                 "--output, or repeat the old command"

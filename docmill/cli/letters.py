@@ -6,11 +6,12 @@ May import everything in docmill.
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_OK
 from docmill.cli.jobs import Target
@@ -21,7 +22,7 @@ from docmill.progress import duration
 
 #: Widths of the columns but the last, which gets what a terminal has left; what is longer is cut,
 #: as --json shows all.
-_COLUMNS = {"id": 17, "age": 10, "code": 19, "job": 24, "custom id": 24, "n": 2}
+_COLUMNS = {"id": 17, "age": 10, "code": 19, "job": 24, "custom id": 24, "tries": 5}
 _LEAST_WIDTH = 20
 
 _REPLIES: dict[Verdict, str] = {
@@ -30,6 +31,12 @@ _REPLIES: dict[Verdict, str] = {
     "expired": "of a job that is gone or was cancelled",
     "malformed": "that do not tell whose document they are",
     "full": "not put back, because the backlog is full",
+}
+_HINTS: dict[Verdict, str] = {
+    "gone": "'docmill dead list' shows what there is",
+    "expired": "'docmill dead drop ID' forgets what no job waits for",
+    "malformed": "'docmill dead show ID' has what is known of them",
+    "full": "retry again when documents have been answered",
 }
 
 
@@ -152,6 +159,8 @@ def show_one(target: Target, letter_id: str, payload: Path | None, *, as_json: b
         return EXIT_OK
     if payload is not None:
         _write(payload, letter.payload or b"")
+        what = "the prepared record" if letter.is_prepared else "the document"
+        say(f"{counted(letter.size, 'byte')} written to {payload}: {what}")
     if as_json:
         write_json(letter.to_dict() | {"tokens": list(letter.tokens)})
     else:
@@ -171,7 +180,11 @@ def _lines(letter: DeadLetter, now: float) -> Iterator[str]:
     """Yield a line for everything that the letter tells."""
     kind = "the document as submitted"
     if letter.is_prepared:
-        kind = f"prepared: a prompt of {counted(len(letter.tokens), 'token')}"
+        where = _where(letter.source or {})
+        kind = (
+            f"prepared: a prompt of {counted(len(letter.tokens), 'token')}; its text "
+            f"{f'came from {where}' if where else 'is not kept'}"
+        )
     told = {
         "id": letter.id,
         "given up": f"{_moment(letter.at)}, {duration(max(0.0, now - letter.at))} ago",
@@ -195,6 +208,11 @@ def _lines(letter: DeadLetter, now: float) -> Iterator[str]:
         yield f"{'before':<13} {printable(line)}"
 
 
+def _where(source: Mapping[str, Any]) -> str:
+    file, line = source.get("file", ""), source.get("line")
+    return f"{file}, line {line}" if line is not None else str(file)
+
+
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
 
@@ -209,6 +227,8 @@ def retry(target: Target, which: Which, *, as_json: bool) -> int:
     else:
         told = [f"{count:,} {_REPLIES[reply]}" for reply, count in verdicts.most_common()]
         write_line(", ".join(told) or "no dead letter matches")
+        for reply in verdicts.keys() & _HINTS.keys():
+            say(_HINTS[reply])
     return EXIT_OK if verdicts["ok"] == verdicts.total() else EXIT_INCOMPLETE
 
 

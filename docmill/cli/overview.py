@@ -4,7 +4,6 @@ May import everything in docmill.
 """
 
 import contextlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from docmill.job import Job, JobStatus
 from docmill.link import Link
 from docmill.progress import duration
 from docmill.shards import Shards
+from docmill.status import read_consumers
 from docmill.wire import unpack
 
 #: How many jobs `status` lists.
@@ -132,12 +132,12 @@ def workers_of(shards: Shards) -> list[dict[str, Any]]:
 
 def _workers_at(link: Link) -> Iterator[dict[str, Any]]:
     keys, client = link.keys, link.client
-    shown: Any = link.run(lambda: client.hgetall(keys.consumers))
-    beats = [keys.heartbeat(name.decode()) for name in shown]
+    shown = read_consumers(link.run(lambda: client.hgetall(keys.consumers)))
+    beats = [keys.heartbeat(name) for name in shown]
     alive: Any = link.run(lambda: client.mget(beats)) if beats else []
     for (name, said), beat in zip(shown.items(), alive, strict=True):
         if beat is not None:
-            yield {"consumer": name.decode(), **json.loads(said)}
+            yield {"consumer": name, **said}
 
 
 def _num_dead(link: Link) -> int:

@@ -40,6 +40,10 @@ class Earlier:
         """Whether the file can be added to as it is."""
         return not self.num_failed and not self.is_torn
 
+    def models_beside(self, name: str) -> list[str]:
+        """Return the names of other models than this that answers are of."""
+        return sorted({model for _, model in self.answered.values() if model and model != name})
+
 
 class OutputFile:
     """An output file, locked for one run, read on opening and then added to line by line.

@@ -20,7 +20,7 @@ from typing import Any
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
 from docmill.cli.input import count_left, documents, look_through
 from docmill.cli.output import counted, say, write_json, write_record
-from docmill.cli.resume import OutputFile
+from docmill.cli.resume import Earlier, OutputFile
 from docmill.cli.service_process import (
     Event,
     ServiceProcess,
@@ -83,19 +83,16 @@ def run(request: Request) -> int:
             output = OutputFile(request.output)
             stack.callback(output.close)
         answered = output.earlier.answered if output else {}
-        names_model = request.settings.get("model") is not None
         num_left = count_left(
-            request.inputs,
-            request.options,
-            answered,
-            names_model=names_model,
-            output=request.shown_output,
+            request.inputs, request.options, answered, output=request.shown_output
         )
         outcome.skipped = outcome.total - num_left
         if outcome.skipped:
             say(
                 f"skipped {counted(outcome.skipped, 'document')} with an answer in {request.output}"
             )
+        if output:
+            _tell_other_model(request, output.earlier)
         if num_left:
             try:
                 Run(request, answered, output, outcome).run()
@@ -104,6 +101,19 @@ def run(request: Request) -> int:
                 return EXIT_INTERRUPTED
     _tell_summary(request, outcome, time.monotonic() - began_at)
     return EXIT_OK if outcome.tally.answered >= num_left else EXIT_INCOMPLETE
+
+
+def _tell_other_model(request: Request, earlier: Earlier) -> None:
+    """Tell that the output holds answers of another model than the one that was named."""
+    model = request.settings.get("model")
+    if model is None:
+        return
+    name = Path(model).resolve().name if Path(model).is_dir() else model
+    if others := earlier.models_beside(name):
+        say(
+            f"{request.output} holds answers of another model ({', '.join(others)}); they are "
+            f"kept: choose another --output for those of {name} alone"
+        )
 
 
 def _tell_interrupted(request: Request, outcome: Outcome) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from docmill.cli.address import Address, is_running, published
+from docmill.cli.address import Address, file_in, is_running, published
 from docmill.cli.output import say, write_json
 from docmill.cli.service_process import Event, ServiceProcess, log_path, service_failure
 from docmill.connection import REDIS_ERRORS, connect, masked
@@ -95,7 +95,7 @@ def _watch(
                 address.publish(state_dir)
                 stack.callback(address.withdraw, state_dir)
             case "ready" if not as_json:
-                for line in _how_to(model, url, settings["namespace"]).split("\n"):
+                for line in how_to(model, url, settings["namespace"], state_dir).split("\n"):
                     say(line)
             case "child_exited":
                 say(f"the {event['role']} process ended with {event['how']} and starts again")
@@ -103,6 +103,10 @@ def _watch(
                 raise service_failure(event, log_path(state_dir))
 
 
-def _how_to(model: str, url: str, namespace: str) -> str:
+def how_to(model: str, url: str, namespace: str, state_dir: Path) -> str:
+    """Say how the service is used; a password is not shown, but where it is kept."""
     shown = "" if namespace == "default" else f", namespace={namespace!r}"
-    return _HOW_TO.format(model=model, url=url, namespace=shown)
+    said = _HOW_TO.format(model=model, url=masked(url), namespace=shown)
+    if masked(url) != url:
+        said += f"  The address with its password is redis_url in {file_in(state_dir)}\n"
+    return said

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from docmill.cli import options
+from docmill.cli.exit import PARTS_TABLE, PLAIN_TABLE
 
 CustomIds = Annotated[
     list[str] | None,
@@ -68,6 +69,9 @@ def cancel(
 ) -> int:
     """Take a job back, or single documents of it; what is done keeps its answer.
 
+    Cancelled documents are counted and get no result.
+    Exit status 1 says that the job has no document of such an id.
+
     docmill cancel 20261130-073512-3f9a2c1b
 
     docmill cancel 20261130-073512-3f9a2c1b --id papers/a.txt --id papers/b.txt
@@ -102,4 +106,10 @@ def retry(
     return jobs.retry(target, job, codes, as_json=as_json)
 
 
-COMMANDS: tuple[Callable[..., int], ...] = (pause, resume, cancel, retry)
+#: The commands, each with its exit statuses.
+COMMANDS: tuple[tuple[Callable[..., int], str], ...] = (
+    (pause, PLAIN_TABLE),
+    (resume, PLAIN_TABLE),
+    (cancel, PARTS_TABLE),
+    (retry, PARTS_TABLE),
+)

@@ -11,10 +11,12 @@ from typing import Any
 
 from docmill.cli import address
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_OK
+from docmill.cli.input import check_service_input
 from docmill.cli.jobs import Target
 from docmill.cli.output import counted, printable, say, write_json, write_line
 from docmill.client import new_job_id
-from docmill.errors import JobNotFound
+from docmill.errors import JobError, JobNotFound
+from docmill.job import Job
 from docmill.link import Link
 from docmill.progress import show_progress
 from docmill.request import SpecBook, check_job_id, check_tier
@@ -40,6 +42,7 @@ def ingest(
     now = datetime.now(UTC)
     asked = {name: value for name, value in options.items() if value is not None}
     SpecBook(asked)  # refuses what no document could use
+    check_service_input(paths, asked)
     task = Task(
         task_id=new_task_id(now),
         kind="ingest",
@@ -71,6 +74,8 @@ def export(
 def _ask(target: Target, task: Task, shown: str, *, waits: bool, as_json: bool) -> int:
     with _shards(target) as shards:
         link = shards.holding(task.job_id)
+        if task.kind == "export":
+            _refuse_missing(link, task.job_id)
         ask(link, task)
         if not as_json:
             write_line(shown)
@@ -79,8 +84,23 @@ def _ask(target: Target, task: Task, shown: str, *, waits: bool, as_json: bool) 
     if as_json:
         write_json(task.to_dict())
     else:
-        say(_describe(task) if waits else f"{_describe(task)}; 'docmill tasks' shows how far it is")
+        how = "" if waits else f"; 'docmill tasks {task.task_id}' shows how far it is"
+        say(f"{_describe(task)}{how}")
     return EXIT_INCOMPLETE if task.state == "failed" else EXIT_OK
+
+
+def _refuse_missing(link: Link, job_id: str) -> None:
+    """Refuse to export a job that is not there, unless one that was asked for will fill it.
+
+    Raises:
+        JobNotFound, ResultExpired: It is not there, or not any more.
+    """
+    try:
+        Job(link, job_id).status()
+    except JobError:
+        filling = (task for task in list_tasks(link) if task.kind == "ingest")
+        if not any(task.job_id == job_id and not task.has_ended for task in filling):
+            raise
 
 
 @contextmanager
@@ -116,8 +136,14 @@ def _describe(task: Task) -> str:
     return printable(f"{said}: {task.error}" if task.error else said)
 
 
-def show(target: Target, *, as_json: bool) -> int:
-    """Print the tasks of all shards, the newest first."""
+def show(target: Target, task_id: str | None, *, as_json: bool) -> int:
+    """Print one task, or those of all shards, the newest first.
+
+    Raises:
+        JobNotFound: There is no such task.
+    """
+    if task_id is not None:
+        return _show_one(target, task_id, as_json=as_json)
     with _shards(target) as shards:
         found = [task for link in shards.all() for task in list_tasks(link)]
     found.sort(key=lambda task: task.asked_at, reverse=True)
@@ -128,4 +154,18 @@ def show(target: Target, *, as_json: bool) -> int:
         write_line(_describe(task))
     if not found:
         say(f"{counted(0, 'task')}: 'docmill ingest --help' says what can be asked for")
+    return EXIT_OK
+
+
+def _show_one(target: Target, task_id: str, *, as_json: bool) -> int:
+    with _shards(target) as shards:
+        found = next(filter(None, (find(link, task_id) for link in shards.all())), None)
+    if found is None:
+        raise JobNotFound(
+            f"there is no task {task_id!r}, or not any more; 'docmill tasks' lists those there are"
+        )
+    if as_json:
+        write_json(found.to_dict())
+    else:
+        write_line(_describe(found))
     return EXIT_OK

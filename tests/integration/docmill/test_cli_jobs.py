@@ -2,6 +2,7 @@
 
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,101 @@ def test_who_waits_is_told_how_to_come_back(
     assert 130 == ended.status
     assert "interrupted; the job goes on" in ended.stderr
     assert words in ended.stderr
+
+
+def test_a_repeated_submission_says_what_was_new(docmill: Command, tmp_path: Path) -> None:
+    """The second time nothing is, and the line says so before the job's counts."""
+    path = _texts(tmp_path, 3)
+    first, again = (docmill("submit", path, "-p", "Say", "--job-id", "same") for _ in range(2))
+
+    assert "already there" not in first.stderr
+    assert "0 new, 3 already there; same  running: 3 documents" in again.stderr
+
+
+def test_failures_are_told_with_the_first_of_each(
+    docmill: Command, client: Client, worker: CannedWorker, tmp_path: Path
+) -> None:
+    """After results were read, or waited for; status says where to look."""
+    documents = [{"id": "a", "text": ""}, {"id": "b", "text": ""}, {"id": "c", "text": "c"}]
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in documents))
+    job = client.submit(path, prompt="Say", job_id="some")
+    worker.prepare()
+    worker.fail(*worker.begin()[0])
+    lines = ["2 x empty_document, first: a: the document", "1 x non_finite_logits, first: c: it"]
+
+    told = [
+        docmill("results", job.id),
+        docmill("results", job.id, "-o", tmp_path / "out.jsonl"),
+        docmill("submit", path, "-p", "Say", "--job-id", job.id, "--wait"),
+    ]
+
+    assert [1, 1, 1] == [run.exit_code for run in told]
+    assert [] == [(line, run.stderr) for line in lines for run in told if line not in run.stderr]
+    shown = docmill("status", job.id).stderr
+    assert "'docmill results some' tells why 3 documents failed" in shown
+    assert "'docmill dead list --job some'" in shown
+
+
+def test_a_job_is_shown_with_name_age_and_terms(
+    docmill: Command, redis_client: Any, keys: Keys, tmp_path: Path
+) -> None:
+    """What submit was given stands in the status, for people and programs; so does the backlog."""
+    asked = ("--name", "Nightly", "--result-ttl", "2h", "--deadline", "1d", "--job-id", "named")
+    assert 0 == docmill("submit", _texts(tmp_path, 2), "-p", "Say", *asked).exit_code
+
+    one, service = docmill("status", "named"), docmill("status")
+    [told] = json.loads(docmill("status", "--json").stdout)["jobs"]
+
+    assert one.stdout.startswith("named  running: 2 documents (2 waiting), 'Nightly', opened 0 s")
+    assert "backlog     2 documents, 12 bytes" in service.stdout
+    assert one.stdout in service.stdout
+    assert ("Nightly", False) == (told["name"], "shard" in told)
+    redis_client.set(keys.shards, 2)
+    assert "opened 0 s ago, shard 0" in docmill("status", "named").stdout
+    assert b"7200" == redis_client.hget(keys.job("named"), "result_ttl_s")
+
+
+def test_a_job_whose_producer_is_gone_is_told(
+    docmill: Command, client: Client, redis_client: Any, keys: Keys
+) -> None:
+    """An unsealed job says for how long nothing was heard, and what to do; in JSON as a moment."""
+
+    def documents() -> Iterator[str]:
+        yield "first"
+        raise OSError("the source broke")
+
+    with pytest.raises(OSError, match="broke"):
+        client.submit(documents(), prompt="Say", job_id="half")
+    redis_client.zincrby(keys.open_jobs, -7200, "half")
+
+    told = docmill("status", "half")
+
+    assert "its producer was last heard of 2 h 00 min ago" in told.stderr
+    assert "--job-id half to go on, or 'docmill cancel half'" in told.stderr
+    assert told.stderr in docmill("status").stderr
+    assert json.loads(docmill("status", "half", "--json").stdout)["producer_seen_at"] > 0
+
+
+def test_a_paused_job_is_not_called_running(docmill: Command, client: Client) -> None:
+    """What there is so far is told with the state that the job is in."""
+    job = client.submit(["text"], prompt="Say", job_id="rest")
+    job.pause()
+
+    told = docmill("results", "rest", "--no-wait").stderr
+
+    assert told.startswith("rest is paused; this is what there is so far")
+
+
+def test_an_expired_job_says_what_to_do(
+    docmill: Command, client: Client, redis_client: Any, keys: Keys
+) -> None:
+    """One line with the moment of its opening."""
+    client.submit(["text"], prompt="Say", job_id="old")
+    redis_client.delete(keys.job("old"))
+
+    told = docmill("results", "old")
+
+    assert 2 == told.exit_code
+    assert "job 'old', opened 2" in told.stderr
+    assert "submit its documents again" in told.stderr

@@ -38,7 +38,7 @@ def test_letters_are_listed_as_a_table(docmill: Command, ids: list[str]) -> None
 
     assert 0 == finished.exit_code
     [head, first, second] = finished.stdout.splitlines()
-    assert ["ID", "AGE", "CODE", "JOB", "CUSTOM", "ID", "N", "MESSAGE"] == head.split()
+    assert ["ID", "AGE", "CODE", "JOB", "CUSTOM", "ID", "TRIES", "MESSAGE"] == head.split()
     assert first.startswith(ids[0])
     assert [] == [
         word
@@ -77,15 +77,31 @@ def test_one_letter_is_shown_whole(docmill: Command, ids: list[str]) -> None:
         lines[name] for name in ("code", "job", "deliveries", "traceback")
     )
     assert "canned-1" in lines["last"]
-    assert lines["payload"].startswith("6 bytes")
+    assert lines["payload"].startswith("6 bytes, prepared: a prompt of 0 tokens; its text is not")
     assert "text a" not in shown
+
+
+def test_a_prepared_letter_says_where_its_text_is(
+    docmill: Command, client: Client, worker: CannedWorker, tmp_path: Path
+) -> None:
+    """The file and line that the document came from."""
+    path = tmp_path / "in.jsonl"
+    path.write_text('\n{"id": "a", "text": "x"}\n')
+    client.submit(path, prompt="Say")
+    worker.prepare()
+    worker.fail(*worker.begin()[0])
+    [letter] = client.dead_letters().list()
+
+    assert f"its text came from {path}, line 2\n" in docmill("dead", "show", letter.id).stdout
 
 
 def test_a_payload_is_written_as_it_was(docmill: Command, ids: list[str], tmp_path: Path) -> None:
     """Into a file beside the description, or alone to standard output, byte for byte."""
     path = tmp_path / "payload"
 
-    assert 0 == docmill("dead", "show", ids[0], "--payload", path).exit_code
+    written = docmill("dead", "show", ids[0], "--payload", path)
+    assert 0 == written.exit_code
+    assert f"6 bytes written to {path}: the prepared record\n" == written.stderr
     assert b"text a" == path.read_bytes()
     assert b"text b" * 50 == docmill("dead", "show", ids[1], "--payload", "-").stdout_bytes
     unwritable = docmill("dead", "show", ids[0], "--payload", tmp_path / "no" / "folder")
@@ -110,6 +126,7 @@ def test_letters_are_retried_by_id_and_by_filter(
     second = docmill("dead", "retry", "--job", job.id, "--json")
 
     assert (1, "1 put back, 1 not there any more\n") == (first.exit_code, first.stdout)
+    assert "'docmill dead list' shows what there is\n" == first.stderr
     assert 0 == second.exit_code
     assert 1 == json.loads(second.stdout)["ok"]
     assert "no dead letter matches" in docmill("dead", "retry", "--all").stdout

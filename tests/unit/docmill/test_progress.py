@@ -111,3 +111,13 @@ def test_nothing_is_shown_unless_wanted(clock: Clock) -> None:
         reporter.update(1, 2)
 
     assert "" == stream.getvalue()
+
+
+def test_nothing_is_said_of_nothing(clock: Clock) -> None:
+    """What fails before its first document leaves no line; one document is not told as several."""
+    streams = [io.StringIO(), io.StringIO()]
+    for stream, done in zip(streams, (0, 1), strict=True):
+        with show_progress(stream=stream, clock=clock) as reporter:
+            reporter.update(done, None)
+
+    assert ["", "1 document (0 documents/s)\n"] == [stream.getvalue() for stream in streams]

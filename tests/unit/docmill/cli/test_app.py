@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from docmill.cli import app
 from docmill.cli.exit import TABLE, status_of
 from docmill.cli.options import parse_age
+from docmill.cli.service import how_to
 from docmill.errors import BrokerUnavailable, ConfigError, IntakeError, ServiceError
 
 RUNNER = CliRunner()
@@ -228,3 +229,23 @@ def test_standard_output_takes_one_kind_of_data() -> None:
     finished = RUNNER.invoke(app.app, ["run", "a.txt", "-o", "-", "--json"])
 
     assert finished.exit_code == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_only_true_exit_statuses_are_promised(command: tuple[str, ...]) -> None:
+    """What answers no documents promises no answers; what starts no service has no such status."""
+    shown = " ".join(RUNNER.invoke(app.app, [*command, "--help"]).output.split())
+    statuses = shown.partition("Exit status: ")[2]
+
+    assert (command[0] in ("run", "submit", "results")) == ("answer" in statuses)
+    assert (command[0] in ("run", "up")) == ("4 the service" in statuses)
+    assert (command == ("run",)) == ("the service's log as it comes" in shown)
+
+
+def test_a_password_is_not_shown() -> None:
+    """How to use a service whose Redis has one tells the file that has it."""
+    said = how_to("m", "redis://:secret@host:6379/0", "default", Path("state"))
+
+    assert "secret" not in said
+    assert "redis_url in state/service.json" in said
+    assert "service.json" not in how_to("m", "unix:///redis.sock", "default", Path("state"))

@@ -63,8 +63,8 @@ def test_answers_to_the_same_question_are_done(tmp_path: Path) -> None:
     }
     first = dict(list(answered.items())[:1])
 
-    assert count_left(inputs, ASKED, answered, names_model=False, output="OUT") == 0
-    assert count_left(inputs, ASKED, first, names_model=False, output="OUT") == 1
+    assert count_left(inputs, ASKED, answered, output="OUT") == 0
+    assert count_left(inputs, ASKED, first, output="OUT") == 1
 
 
 def test_answers_to_another_question_are_not_taken_for_these(tmp_path: Path) -> None:
@@ -72,22 +72,25 @@ def test_answers_to_another_question_are_not_taken_for_these(tmp_path: Path) -> 
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
     answered = {"a": (_digest({"prompt": "Translate."}), "m")}
     with pytest.raises(IntakeError, match=r"^OUT holds answers to another prompt or other"):
-        count_left(inputs, ASKED, answered, names_model=False, output="OUT")
+        count_left(inputs, ASKED, answered, output="OUT")
 
 
-def test_a_named_model_is_part_of_the_question(tmp_path: Path) -> None:
-    """A run that names its model takes up answers of a run that named it as well."""
-    inputs = _lines(tmp_path, {"id": "a", "text": "x"})
-    answered = {"a": (_digest(ASKED | {"model": "m"}), "m")}
+def test_answers_of_any_model_are_answers(tmp_path: Path) -> None:
+    """Whichever model answered, and whether it was named then: what is left may ask another."""
+    inputs = _lines(tmp_path, {"id": "a", "text": "x"}, {"id": "b", "text": "x"})
+    named = {"a": (_digest(ASKED | {"model": "m"}), "m")}
+    unnamed = {"a": (_digest(ASKED), "m")}
 
-    assert count_left(inputs, ASKED, answered, names_model=True, output="OUT") == 0
+    assert [1, 1] == [
+        count_left(inputs, ASKED, answered, output="OUT") for answered in (named, unnamed)
+    ]
 
 
 def test_foreign_records_are_taken_as_they_are(tmp_path: Path) -> None:
     """A record that does not say what was asked counts as an answer."""
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
 
-    assert count_left(inputs, ASKED, {"a": ("", None)}, names_model=False, output="OUT") == 0
+    assert count_left(inputs, ASKED, {"a": ("", None)}, output="OUT") == 0
 
 
 def test_a_prompt_is_text_or_a_file(tmp_path: Path) -> None:

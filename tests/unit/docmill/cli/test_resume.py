@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docmill.cli.resume import OutputFile
+from docmill.cli.resume import Earlier, OutputFile
 from docmill.errors import IntakeError
 from docmill.results import Result
 from docmill.results_file import read_results
@@ -232,3 +232,10 @@ def test_a_full_disk_leaves_the_file_as_it_was(
 
     assert [path] == list(tmp_path.iterdir())
     assert path.read_bytes() == before
+
+
+def test_other_models_are_named() -> None:
+    """Those that answers are of, but for the one that is asked; unknown ones are left out."""
+    earlier = Earlier({"a": ("", "m"), "b": ("", "other"), "c": ("", None), "d": ("", "other")})
+
+    assert ["other"] == earlier.models_beside("m")

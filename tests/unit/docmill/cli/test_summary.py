@@ -96,3 +96,10 @@ def test_a_later_result_replaces_a_failure() -> None:
 
     assert (tally.answered, tally.failed, tally.done) == (1, 1, 2)
     assert {"delivery_limit": 1} == tally.to_dict(1.0, "out.jsonl", 0)["errors"]
+
+
+def test_rates_have_digits_that_one_can_use() -> None:
+    """Large ones none behind the point, and all of them thousands separators."""
+    tally = _tally(*(_answer(str(number)) for number in range(5000)))
+
+    assert "(2,500 documents/s, start included)" in " ".join(tally.lines(2.0, "out.jsonl", 0))
