@@ -14,8 +14,6 @@ from tests.support.shard_model import Shard
 from tests.support.shard_records import Doc, Job, Letter, Ticket
 from tests.support.shard_state import check_laws, observe
 
-#: Deliveries that a document gets.
-LIMIT = 2
 HOUR_S = 3600
 WORKERS = ("w1", "w2", "w3")
 INTAKES = tuple(f"intake:{tier}" for tier in TIERS)
@@ -226,17 +224,17 @@ class Driver:
         self, consumer: str, ticket: Ticket, counted: bool = False, is_later: bool = False
     ) -> None:
         """Hand back what one holds, for now or for later."""
-        said, body = self._redeliver(consumer, ticket, counted, is_later * HOUR_S, "", "")
+        said, limit, body = self._redeliver(consumer, ticket, counted, is_later * HOUR_S, "", "")
 
-        assert said == self.model.redeliver(consumer, ticket, counted, LIMIT, is_later, body)
+        assert said == self.model.redeliver(consumer, ticket, counted, is_later, limit, body)
 
     def _redeliver(
         self, owner: str, ticket: Ticket, counted: bool, delay_s: int, *reaper: str
-    ) -> tuple[bytes, bytes]:
-        body = self._body()
+    ) -> tuple[bytes, int, bytes]:
+        body, limit = self._body(), 1 + self._num_made % 2  # one delivery, or two
         owned = (self.stream(ticket.stream), GROUP, owner, ticket.entry)
-        how = (int(counted), LIMIT, delay_s, "delivery_limit", body, "given up", "abc")
-        return self.scripts.call("redeliver", *owned, *how, *reaper), body
+        how = (int(counted), limit, delay_s, "delivery_limit", body, "given up", "abc")
+        return self.scripts.call("redeliver", *owned, *how, *reaper), limit, body
 
     # reapers, and the moments they act on
 
@@ -273,11 +271,11 @@ class Driver:
     def reap(self, owner: str, ticket: Ticket, is_old: bool) -> None:
         """Hand back what somebody else holds, as the reaper, or one that was it before, does."""
         reaper = (self.keys.heartbeat(owner), str(self.token - is_old))
-        said, body = self._redeliver(owner, ticket, True, 0, *reaper)
+        said, limit, body = self._redeliver(owner, ticket, True, 0, *reaper)
         if owner in self.alive or is_old or not self.leader:
             assert said == b"LOST"
         else:
-            assert said == self.model.redeliver(owner, ticket, True, LIMIT, False, body)
+            assert said == self.model.redeliver(owner, ticket, True, False, limit, body)
 
     def forget(self, consumer: str, name: str) -> None:
         """Take a consumer off a stream's group."""

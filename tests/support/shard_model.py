@@ -191,7 +191,7 @@ class Shard:
         return b"OK"
 
     def redeliver(
-        self, owner: str, ticket: Ticket, counted: bool, limit: int, is_later: bool, body: bytes
+        self, owner: str, ticket: Ticket, counted: bool, is_later: bool, limit: int, body: bytes
     ) -> bytes:
         """Hand a document back; who asks was checked before."""
         doc = ticket.doc
