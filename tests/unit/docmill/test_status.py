@@ -2,7 +2,7 @@
 
 import pytest
 
-from docmill.status import FIELDS, JobStatus
+from docmill.status import FIELDS, JobStatus, read_consumers
 
 
 def status(**values: int | float) -> JobStatus:
@@ -53,3 +53,12 @@ def test_a_program_gets_counts_and_moments() -> None:
 def test_no_job_has_no_status() -> None:
     """A hash without the moment at which the job was opened is none."""
     assert JobStatus.from_wire("job", [None] * len(FIELDS)) is None
+
+
+def test_what_is_no_consumers_word_is_passed_over() -> None:
+    """Anybody may have written anything beside what workers say of themselves."""
+    shown = {b"\xff": b"{}", b"a": b"{no", b"b": b"[1]", b"c": b"\xff", b"d": b'{"role": "engine"}'}
+
+    assert read_consumers(shown) == {
+        "d": {"role": "engine", "host": None, "pid": None, "state": None}
+    }
