@@ -12,6 +12,7 @@ import logging
 import sys
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from arq.connections import ArqRedis
@@ -21,9 +22,11 @@ from arq.worker import Worker, func
 from docmill.connection import REDIS_ERRORS, is_out_of_memory
 from workers import arq_tasks, log
 from workers.arq_connection import arq_redis
-from workers.process import Process, run
+from workers.cautions import warn_of_forgetting
+from workers.process import Process, command_line, run
 from workers.rounds import Rounds
 from workers.streams import Outage, is_outage
+from workers.task_files import usable_folder
 from workers.tasks import Tasks
 
 _EVERY_SECOND = set(range(60))
@@ -38,8 +41,9 @@ _PASSING: tuple[type[Exception], ...] = (*REDIS_ERRORS, arq_tasks.LeaseLost)
 class Control:
     """One control process at work."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, *, is_own_redis: bool = False) -> None:
         self._process = process
+        self._is_own_redis = is_own_redis
         self._tasks = Tasks(process)
         self._rounds = Rounds(process, self._tasks)
         self._outage = Outage(process.pause)
@@ -53,6 +57,8 @@ class Control:
         """
         while not self._process.stop.is_set():
             try:
+                if not (self._has_begun or self._is_own_redis):
+                    warn_of_forgetting(self._process.client, self._process.settings.shard)
                 self._rounds.set_limits()
                 self._process.presence.announce("ready")
                 self._has_begun = True
@@ -82,9 +88,8 @@ class Control:
         await arq_tasks.serve(workers, self._stopped)
 
     def _pool(self, name: str) -> ArqRedis:
-        url = self._process.settings.redis_url
-        assert url is not None
-        return arq_redis(url.get_secret_value(), f"{self._process.keys.prefix}:arq:{name}")
+        url = self._process.settings.known_redis_url()
+        return arq_redis(url, f"{self._process.keys.prefix}:arq:{name}")
 
     async def _stopped(self) -> None:
         """Wait for the process' stop."""
@@ -132,11 +137,32 @@ class Control:
         )
 
 
-def work(process: Process) -> None:
-    """Do a control process' work until it is asked to stop."""
+def work(process: Process, *, is_own_redis: bool = False) -> None:
+    """Do a control process' work until it is asked to stop.
+
+    Args:
+        process: Its surroundings.
+        is_own_redis: Redis was started for this service, and forgets what it is meant to forget.
+
+    Raises:
+        ConfigError: The folder of files is none.
+    """
+    if process.settings.files_dir is not None:
+        usable_folder(process.settings.files_dir)
     logging.getLogger("arq").setLevel(logging.WARNING)  # it logs every round
-    Control(process).work()
+    Control(process, is_own_redis=is_own_redis).work()
+
+
+def _main() -> int:
+    parser = command_line("workers.control", __doc__)
+    parser.add_argument(
+        "--own-redis",
+        action="store_true",
+        help="Redis was started for this service: do not warn of what it may forget",
+    )
+    arguments = parser.parse_args()
+    return run("control", partial(work, is_own_redis=arguments.own_redis))
 
 
 if __name__ == "__main__":
-    sys.exit(run("control", work))
+    sys.exit(_main())

@@ -26,7 +26,7 @@ from workers.feeder import Feeder, sources
 from workers.leases import Lease, Window
 from workers.lifecycle import EXIT_FAULT, EXIT_LEFT, vital_thread
 from workers.models import ModelFiles
-from workers.process import Process, run
+from workers.process import Process, command_line, run
 from workers.registry import ServedModel, register
 from workers.runner import Runner
 from workers.streams import BLOCK_MS, Outage, insist, run_pipelined
@@ -203,6 +203,7 @@ def _leave_while_loading(process: Process, loaded: threading.Event) -> None:
 
 
 if __name__ == "__main__":
+    command_line("workers.engine_worker", __doc__).parse_args()
     # the threads hand each other work in a fraction of the default's 5 ms
     sys.setswitchinterval(0.0005)
     sys.exit(run("engine", work))

@@ -5,12 +5,13 @@ but hangs, or that is still loading its model, does not. Decides nothing else. M
 and workers.settings.
 """
 
+import argparse
 import socket
 import sys
 from typing import Any
 
 from docmill.connection import REDIS_ERRORS, connect, connection_error
-from docmill.errors import ConfigError, DocmillError
+from docmill.errors import DocmillError
 from docmill.keys import Keys
 from docmill.status import read_consumers
 from workers import settings
@@ -38,19 +39,27 @@ def problem(client: Any, keys: Keys, role: str, host: str) -> str | None:
     return f"{role} sends no heartbeat from {host}"
 
 
+def _command_line() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.health",
+        description="Container health check: does this worker serve here?",
+        epilog="Configured by the variables DOCMILL_<NAME> that the worker has. Exit status: 0 it "
+        "serves; 1 it does not, one line says why; 2 wrong arguments.",
+    )
+    parser.add_argument("role", choices=("preprocess", "engine", "control"))
+    return parser
+
+
 def main(arguments: list[str]) -> int:
     """Check one role; print what is wrong in one line."""
-    if len(arguments) != 1:
-        return _unhealthy("usage: python -m workers.health preprocess|engine|control")
+    role = _command_line().parse_args(arguments).role
     try:
         configured = settings.load()
-        if configured.redis_url is None:
-            raise ConfigError("DOCMILL_REDIS_URL: not set")
-        url = configured.redis_url.get_secret_value()
+        url = configured.known_redis_url()
         keys = Keys(configured.namespace, configured.shard)
         client = connect(url, timeout_s=_TIMEOUT_S, name="docmill-health", key=keys.prefix)
         try:
-            found = problem(client, keys, arguments[0], socket.gethostname())
+            found = problem(client, keys, role, socket.gethostname())
         except REDIS_ERRORS as error:
             raise connection_error(error, url) from error
     except DocmillError as error:

@@ -28,7 +28,7 @@ from preprocess.tokenizer import ModelTokenizer
 from workers import log, models, retry
 from workers.lifecycle import EXIT_LEFT, HANG_LIMIT_S, wall_clock
 from workers.models import ModelFiles
-from workers.process import Process, run
+from workers.process import Process, command_line, run
 from workers.retry import GiveUp, Trouble
 from workers.specs import SpecStore
 from workers.streams import Entry, Outage, StreamReader, insist, is_count, run_pipelined
@@ -313,4 +313,5 @@ def work(process: Process) -> None:
 
 
 if __name__ == "__main__":
+    command_line("workers.preprocess_worker", __doc__).parse_args()
     sys.exit(run("preprocess", work))

@@ -5,6 +5,7 @@ Any other exception ends the process with its traceback, for the supervisor to s
 import docmill and the other shared modules in workers.
 """
 
+import argparse
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +37,34 @@ class Process:
         """Wait while Redis is away, unless the process is to stop; that is no hang."""
         self.progress.touch()
         self.stop.wait(delay_s)
+
+
+_EPILOG = """\
+Configured by variables DOCMILL_<NAME> alone (docs/configuration.md), at least DOCMILL_REDIS_URL;
+`docmill up` starts all processes, and a Redis. SIGTERM ends it in order.
+
+exit status:
+  0    it was asked to stop
+  2    it does not know an argument
+  70   a fault inside, or its work hung: start it again
+  75   it was asked to stop, but could not tell Redis so
+  78   it can never start with this configuration: its last line says why
+"""
+
+
+def command_line(module: str, about: str | None) -> argparse.ArgumentParser:
+    """Return the command line of a process: it takes no arguments, and can describe itself.
+
+    Args:
+        module: What is run.
+        about: Its docstring, of which the first line is shown.
+    """
+    return argparse.ArgumentParser(
+        prog=f"python -m {module}",
+        description=(about or "").partition("\n")[0],
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def run(role: str, work: Callable[[Process], None]) -> int:
@@ -90,7 +119,5 @@ def _wait_for_redis(settings: Settings, client: Any, keys: Keys, stop: threading
         ask()
     except REDIS_ERRORS as error:
         if not is_passing(error):
-            assert settings.redis_url is not None
-            url = settings.redis_url.get_secret_value()
-            raise connection_error(error, url) from error
+            raise connection_error(error, settings.known_redis_url()) from error
         insist(ask, Outage(stop.wait), stop.is_set)

@@ -8,7 +8,6 @@ import socket
 from typing import Any
 
 from docmill.connection import REDIS_ERRORS, connect, connection_error
-from docmill.errors import ConfigError
 from docmill.keys import Keys
 from docmill.status import read_consumers
 from workers.settings import Settings
@@ -20,9 +19,7 @@ class Readiness:
     """Asks the configured Redis about the processes of this machine, in all shards."""
 
     def __init__(self, settings: Settings) -> None:
-        if settings.redis_url is None:
-            raise ConfigError("DOCMILL_REDIS_URL: not set")
-        self._url = settings.redis_url.get_secret_value()
+        self._url = settings.known_redis_url()
         self._shards = [self._shard(settings.namespace, shard) for shard in range(settings.shards)]
         self._host = socket.gethostname()
 

@@ -14,6 +14,7 @@ from docmill.keys import GROUP
 from docmill.scripts import ScriptName, Scripts
 from docmill.wire import Body, Failure
 from workers import log
+from workers.cautions import warn_of_dropped_shards
 from workers.process import Process
 from workers.reaper import confirmation_s, reap, streams
 from workers.tasks import Tasks
@@ -117,6 +118,7 @@ class Rounds:
         """
         settings = self._process.settings
         if settings.shard == 0:
+            warn_of_dropped_shards(self._client, settings)
             self._client.set(self._keys.shards, settings.shards)
         limits = {"max_docs": settings.backlog_max_docs, "max_bytes": settings.backlog_max_bytes}
         self._client.hset(self._keys.backlog, mapping=limits)

@@ -55,12 +55,16 @@ _TICK_S = 0.1
 _FOR_CHILDREN = {"DOCMILL_LOG_FORMAT": "json", "RAYON_NUM_THREADS": "1"}
 
 
-def commands(num_shards: int) -> list[Command]:
+def commands(num_shards: int, *, is_own_redis: bool = False) -> list[Command]:
     """Return the workers to run: one of each role in each shard."""
-    if num_shards == 1:
-        return [Command(role, module) for role, module in _MODULES.items()]
+    arguments = {"control": ("--own-redis",)} if is_own_redis else {}
     return [
-        Command(f"{role}.{shard}", module, variables={"DOCMILL_SHARD": str(shard)})
+        Command(
+            role if num_shards == 1 else f"{role}.{shard}",
+            module,
+            arguments.get(role, ()),
+            variables={} if num_shards == 1 else {"DOCMILL_SHARD": str(shard)},
+        )
         for shard in range(num_shards)
         for role, module in _MODULES.items()
     ]
@@ -163,7 +167,7 @@ def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -
             return None
         emit("redis_ready", model=model.name, **({"url": server.url} if server else {}))
         supervisor = Supervisor(
-            commands(settings.shards),
+            commands(settings.shards, is_own_redis=server is not None),
             configuration.child_environment(settings, _FOR_CHILDREN),
             emit=emit,
             log=sys.stderr.buffer,

@@ -145,6 +145,19 @@ class Settings(BaseSettings):
             raise ValueError(f"must be below {PREFIX}SHARDS, which is {num_shards}")
         return shard
 
+    def known_redis_url(self) -> str:
+        """Return the Redis to use.
+
+        Raises:
+            ConfigError: None is set; says what to do.
+        """
+        if self.redis_url is None:
+            raise ConfigError(
+                f"{PREFIX}REDIS_URL: not set; set it ({PREFIX}REDIS_URL=redis://HOST:6379/0), or "
+                "let `docmill up` start everything, its Redis included"
+            )
+        return self.redis_url.get_secret_value()
+
     def digest(self) -> str:
         """Return 12 hex digits that change with any setting that may change an answer."""
         elsewhere = {

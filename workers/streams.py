@@ -18,7 +18,7 @@ import redis
 
 from docmill import connection
 from docmill.connection import REDIS_ERRORS, is_out_of_memory, is_passing
-from docmill.errors import BrokerUnavailable, ConfigError
+from docmill.errors import BrokerUnavailable
 from docmill.keys import GROUP, Keys
 from workers import log
 from workers.settings import Settings
@@ -43,10 +43,8 @@ def connect(settings: Settings, role: str) -> Any:
     Raises:
         ConfigError: No Redis is configured, or its URL cannot be used.
     """
-    if settings.redis_url is None:
-        raise ConfigError("DOCMILL_REDIS_URL: not set; start workers through workers.service")
     return connection.connect(
-        settings.redis_url.get_secret_value(),
+        settings.known_redis_url(),
         timeout_s=TIMEOUT_S,
         block_s=BLOCK_MS / 1000,
         name=f"docmill-{role}",

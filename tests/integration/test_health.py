@@ -90,6 +90,14 @@ def test_a_redis_that_does_not_answer_is_unhealthy(keys: Keys) -> None:
     assert 1 == said.count("\n")
 
 
+def test_a_role_that_does_not_exist_is_refused(redis_url: str, keys: Keys) -> None:
+    """A typing error in the command is not taken for a sick worker."""
+    status, said = check(redis_url, keys, "foo")
+
+    assert 2 == status
+    assert "'foo'" in said
+
+
 def check(redis_url: str, keys: Keys, role: str, **more: str) -> tuple[int, str]:
     """Run the command as the containers do."""
     done = subprocess.run(

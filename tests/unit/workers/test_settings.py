@@ -68,8 +68,17 @@ def test_one_set_of_workers_serves_each_shard() -> None:
     """With one shard roles have plain names; with more each is told its shard."""
     assert ["preprocess", "engine", "control"] == [command.role for command in commands(1)]
     roles = {command.role: command.variables for command in commands(3)}
+
     assert 9 == len(roles)
     assert {"DOCMILL_SHARD": "2"} == roles["engine.2"]
+
+
+def test_control_knows_whose_redis_it_is() -> None:
+    """A Redis of the service's own is meant to be as it is; only control would warn."""
+    given, own = (commands(2, is_own_redis=is_own) for is_own in (False, True))
+
+    assert {()} == {command.arguments for command in given}
+    assert {"control.0", "control.1"} == {one.role for one in own if one.arguments}
 
 
 def test_children_know_how_many_shards_there_are() -> None:
