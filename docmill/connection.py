@@ -59,7 +59,9 @@ _FORMS = (
     "or redis+cluster://[user:password@]host:port,host:port"
 )
 #: Codes of replies that say "not now". MOVED is none: where it is, the plain URL is what is wrong.
-_WAITING_HELPS = DEMOTED | {"LOADING", "BUSY", "UNBLOCKED", "CLUSTERDOWN", "TRYAGAIN", "ASK"}
+_WAITING_HELPS = DEMOTED | {
+    *("LOADING", "BUSY", "MISCONF", "UNBLOCKED", "CLUSTERDOWN", "TRYAGAIN", "ASK"),
+}
 _SECRET_OPTION = re.compile(r"([?&]\w*password=)[^&]*")
 
 
@@ -243,6 +245,8 @@ def connection_error(error: BaseException, url: str) -> BrokerUnavailable:
         says = "is a node of a Redis Cluster; use redis+cluster:// rather than redis://"
     elif isinstance(error, redis.TimeoutError):
         says = f"did not answer in time ({text}); is it overloaded, or the address wrong?"
+    elif isinstance(error, ResponseError) and code_of(error) == "MISCONF":
+        says = f"takes no writes, because it cannot save them ({text}); look at its disk and log"
     elif isinstance(error, ResponseError):
         says = f"refused a command: {' '.join(text_of(error).split())}"
     else:

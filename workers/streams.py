@@ -34,7 +34,7 @@ FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 2.0
 _RECOVER_COUNT = 500
 #: First words of Redis' replies that say "not now" rather than "not this command".
-_NOT_NOW = ("MISCONF", "NOREPLICAS", "NOGROUP")
+_NOT_NOW = ("NOREPLICAS", "NOGROUP")
 
 
 def connect(settings: Settings, role: str) -> Any:

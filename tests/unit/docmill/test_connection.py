@@ -100,6 +100,7 @@ def test_a_password_that_must_be_escaped_is_not_told(character: str) -> None:
         ),
         (redis.ResponseError("MASTERDOWN link down"), "refused a command", True),
         (redis.ResponseError("OOM command not allowed"), "out of memory", True),
+        (redis.ResponseError("MISCONF Errors writing to the AOF file"), "look at its disk", True),
         (NoScriptError("No matching script."), "No matching script", True),
         (redis.ResponseError("unknown command"), "refused a command", False),
         (OSError(113, "No route to host"), "No route to host", True),
