@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from docmill.cli import address
-from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_OK
+from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
 from docmill.cli.input import check_service_input
 from docmill.cli.jobs import Target
 from docmill.cli.output import counted, printable, say, write_json, write_line
@@ -79,8 +79,12 @@ def _ask(target: Target, task: Task, shown: str, *, waits: bool, as_json: bool) 
         ask(link, task)
         if not as_json:
             write_line(shown)
-        if waits:
-            task = _wait(link, task)
+        try:
+            task = _wait(link, task) if waits else task
+        except KeyboardInterrupt:
+            how = f"'docmill tasks {task.task_id}' shows how far it is"
+            say(f"interrupted; the service goes on: {how}")
+            return EXIT_INTERRUPTED
     if as_json:
         write_json(task.to_dict())
     else:

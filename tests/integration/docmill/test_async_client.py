@@ -181,7 +181,9 @@ def test_a_cancelled_read_loses_no_result(
 
 
 def test_the_options_are_those_of_the_client() -> None:
-    """The asyncio client passes on every keyword of `Client.submit` but the callback."""
+    """The asyncio client passes on every keyword of `Client.submit` but the callbacks."""
     parameters = set(inspect.signature(Client.submit).parameters)
 
-    assert parameters - {"self", "documents", "on_open"} == set(SubmitOptions.__annotations__)
+    assert parameters - {"self", "documents", "on_open", "on_progress"} == set(
+        SubmitOptions.__annotations__
+    )

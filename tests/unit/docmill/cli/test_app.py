@@ -14,6 +14,7 @@ from docmill.cli.exit import TABLE, status_of
 from docmill.cli.options import parse_age
 from docmill.cli.service import how_to
 from docmill.errors import BrokerUnavailable, ConfigError, IntakeError, ServiceError
+from docmill.results import Result
 
 RUNNER = CliRunner()
 DEAD = ("list", "show", "retry", "drop")
@@ -89,6 +90,23 @@ def test_run_refuses_what_it_cannot_use(
     assert finished.stderr.count("\n") == 1
     assert [word for word in words if word not in finished.stderr] == []
     assert "Traceback" not in finished.output
+
+
+def test_run_tells_of_answers_of_another_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are kept, and one line names both models; those of the model asked stay silent."""
+    monkeypatch.setattr("docmill.cli.run.find_service", lambda: tmp_path)
+    _write("a.txt", "x")(tmp_path)
+    _write("out.jsonl", Result("a.txt", "succeeded", text="y", model="old").to_json() + "\n")(
+        tmp_path
+    )
+    asked = ["run", "a.txt", "-p", "Say", "-o", "out.jsonl", "--model"]
+    told = [RUNNER.invoke(app.app, [*asked, model]) for model in ("old", "new")]
+
+    assert [0, 0] == [run.exit_code for run in told]
+    line = "out.jsonl holds answers of another model (old); they are kept"
+    assert [0, 1] == [run.stderr.count(line) for run in told]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
