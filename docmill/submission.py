@@ -269,7 +269,8 @@ class Submission:
         depth = {name: int(value or 0) for name, value in zip(names, values, strict=True)}
         message = (
             f"{'Redis is out of memory (maxmemory)' if lacks_memory else 'the backlog is full'}: "
-            f"{depth['docs']:,} documents, {depth['bytes']:,} bytes accepted and not yet answered"
+            f"{depth['docs']:,} {'document' if depth['docs'] == 1 else 'documents'}, "
+            f"{depth['bytes']:,} bytes accepted and not yet answered"
         )
         if lacks_memory:
             message += "; raise it, or wait for results to expire"

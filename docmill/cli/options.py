@@ -103,7 +103,7 @@ Truncate = Annotated[
 JobId = Annotated[
     str | None,
     typer.Option(
-        help="The job's name. Submitting to the same one again adds only what is new.",
+        help="The job's id. Submitting to the same one again adds only what is new.",
         rich_help_panel=_WHERE,
     ),
 ]

@@ -90,9 +90,13 @@ def test_a_password_that_must_be_escaped_is_not_told(character: str) -> None:
         (redis.ReadOnlyError("You can't write"), "refused a command: READONLY", True),
         (MasterMoved("MOVED 7 h:1"), "is not the master of these keys now (MOVED", True),
         (redis.ResponseError("MOVED 7 h:1"), "use redis+cluster://", False),
-        (MovedError("7 h:1"), "use redis+cluster://", False),
+        (MovedError("7 h:1"), "use redis+cluster://", False),  # type: ignore[no-untyped-call]
         (redis.ResponseError("CLUSTERDOWN Hash slot not served"), "CLUSTERDOWN Hash slot", True),
-        (ClusterDownError("Hash slot not served"), "CLUSTERDOWN Hash slot not served", True),
+        (
+            ClusterDownError("Hash slot not served"),  # type: ignore[no-untyped-call]
+            "CLUSTERDOWN Hash slot not served",
+            True,
+        ),
         (
             redis.ResponseError("This instance has cluster support disabled"),
             "use redis:// rather than",
