@@ -17,6 +17,7 @@ from workers import log
 from workers.cautions import warn_of_dropped_shards
 from workers.process import Process
 from workers.reaper import confirmation_s, reap, streams
+from workers.streams import is_outage
 from workers.tasks import Tasks
 
 #: Entries moved by one call: a few milliseconds of Redis' time.
@@ -46,7 +47,8 @@ class Step:
         try:
             self._work()
         except REDIS_ERRORS as error:
-            self._note(type(error).__name__, str(error), is_ours=False)
+            if not is_outage(error):  # that is logged once for all, by whoever waits for its end
+                self._note(type(error).__name__, str(error), is_ours=False)
         except Exception as error:  # noqa: BLE001 - the other steps have to go on
             self._note(type(error).__name__, str(error), is_ours=True)
         else:

@@ -234,7 +234,8 @@ class Run:
                 f"its log: {log_path(self._request.state_dir)}"
             )
         elif name in ("fatal", "ended"):
-            raise service_failure(event, log_path(self._request.state_dir))
+            is_shown = self._request.is_debug
+            raise service_failure(event, None if is_shown else log_path(self._request.state_dir))
 
     def _start_threads(self, event: Event) -> None:
         settings = self._request.settings

@@ -13,7 +13,7 @@ from typing import Any
 
 from docmill.cli.address import Address, file_in, is_running, published
 from docmill.cli.output import say, write_json
-from docmill.cli.service_process import Event, ServiceProcess, log_path, service_failure
+from docmill.cli.service_process import Event, ServiceProcess, service_failure
 from docmill.connection import REDIS_ERRORS, connect, masked
 from docmill.errors import ServiceError
 
@@ -100,7 +100,7 @@ def _watch(
             case "child_exited":
                 say(f"the {event['role']} process ended with {event['how']} and starts again")
             case "fatal" | "ended":
-                raise service_failure(event, log_path(state_dir))
+                raise service_failure(event, None)
 
 
 def how_to(model: str, url: str, namespace: str, state_dir: Path) -> str:

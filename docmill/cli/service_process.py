@@ -74,13 +74,17 @@ def open_log(state_dir: Path) -> IO[bytes]:
         ) from error
 
 
-def service_failure(event: Event, log: Path) -> DocmillError:
-    """Turn the event that says that the service does not run into an error."""
+def service_failure(event: Event, log: Path | None) -> DocmillError:
+    """Turn the event that says that the service does not run into an error.
+
+    `log` is the file to which it logged; None: to our standard error.
+    """
     if event["event"] == "fatal" and event["code"] == BrokerUnavailable.code:
         return BrokerUnavailable(event["message"])
     if event["event"] == "fatal":
         return ServiceError(event["message"])
-    return ServiceError(f"the service ended with status {event['status']}; its log: {log}")
+    where = f"its log: {log}" if log else "its log is above"
+    return ServiceError(f"the service ended with status {event['status']}; {where}")
 
 
 class ServiceProcess:

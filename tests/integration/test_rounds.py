@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 from structlog.testing import capture_logs
 
 from docmill.keys import GROUP, Keys
@@ -128,6 +129,18 @@ def test_a_failing_step_keeps_no_other_from_its_work(documents: Documents, regul
 
     steps = [(one["event"], one["step"]) for one in logged if one["event"].startswith("step.")]
     assert [("step.failed", "retries"), ("step.recovered", "retries")] == steps
+
+
+def test_an_outage_is_not_logged_for_each_step() -> None:
+    """A Redis that is away is said once, by the process; the steps only wait for the next round."""
+
+    def work() -> None:
+        raise redis.ConnectionError("gone")
+
+    with capture_logs() as logged:
+        rounds.Step("reaping", work).take()
+
+    assert [] == logged
 
 
 def test_a_fault_of_ours_is_logged_with_its_trace(

@@ -121,3 +121,4 @@ def test_failures_keep_their_kind() -> None:
     ]
     assert failures[1].message == "no model"
     assert "service.log" in failures[2].message
+    assert "log is above" in service_failure({"event": "ended", "status": -9}, None).message
