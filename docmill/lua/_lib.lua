@@ -336,7 +336,8 @@ local function bury(stream, consumer, e, code, body, message, trace)
   local function add(name, value) letter[#letter + 1] = name; letter[#letter + 1] = value end
   if is_whole(e) then
     leave_backlog(e.b)
-    local result = settle(e.j, 'failed', e.h, body, 'run', stop_running(e.j, e.i))
+    local was_running = redis.call('ZSCORE', K_RUNNING, e.i) and job_of(e.j).exists
+    local result = settle(e.j, 'failed', e.h, body, 'run', was_running)
     add('result', result or '')
     add('history', job_of(e.j).exists and redis.call('HGET', k_history(e.j), e.i) or '')
   end
@@ -345,5 +346,8 @@ local function bury(stream, consumer, e, code, body, message, trace)
     if not NOT_PAYLOAD[name] and #letter < 2000 then add(name, value) end
   end
   redis.call('XADD', K_DEAD, 'MAXLEN', '~', 100000, '*', unpack(letter))
-  if is_whole(e) then release_followers(e.f or '', e.i) end
+  if is_whole(e) then
+    stop_running(e.j, e.i)
+    release_followers(e.f or '', e.i)
+  end
 end

@@ -6,7 +6,9 @@
 local stream, group, consumer, entry = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local e = owns(stream, group, consumer, entry) and fields_of(stream, entry)
 if not e then return 'LOST' end
-drop_entries(group, {{stream = stream, id = entry}})
+open_writes()
 bury(stream, consumer, e, ARGV[5], ARGV[6], ARGV[7], ARGV[8])
+-- last: nothing is undone when a script fails, and what failed to be buried must not be gone
+drop_entries(group, {{stream = stream, id = entry}})
 write_counts()
 return 'OK'

@@ -12,15 +12,21 @@ if heartbeat ~= '' and redis.call('EXISTS', heartbeat) == 1 then return 'LOST' e
 if token ~= '' and string.match(redis.call('GET', K_REAPER) or '', '^%d+') ~= token then return 'LOST' end
 if not owns(stream, group, owner, entry) then return 'LOST' end
 local e = fields_of(stream, entry)
-drop_entries(group, {{stream = stream, id = entry}})
-if not e then return 'LOST' end
+local function drop() drop_entries(group, {{stream = stream, id = entry}}) end
+if not e then
+  drop()
+  return 'LOST'
+end
 local function give_up(code, message)
+  open_writes()
   bury(stream, owner, e, code, ARGV[9], message, ARGV[11])
+  drop() -- last, as bury.lua has it
   write_counts()
   return 'DEAD'
 end
 if not is_whole(e) then return give_up('malformed', 'the entry lacks fields of a document') end
 if not is_entry_wanted(e) then
+  drop()
   drop_unwanted(e)
   write_counts()
   return 'DROPPED'
@@ -31,6 +37,7 @@ if ARGV[5] == '1' and has_begun then
   if tonumber(e.n) >= tonumber(ARGV[6]) then return give_up(ARGV[8], ARGV[10]) end
   e.n = tonumber(e.n) + 1
 end
+drop()
 stop_running(e.j, e.i)
 write_counts()
 if delay_s > 0 then

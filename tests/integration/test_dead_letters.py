@@ -1,8 +1,9 @@
 """Dead letters: what is given up is kept whole, can be tried again, and is counted once."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+import redis
 
 from docmill.keys import Keys
 from tests.support.ready_documents import Documents
@@ -92,6 +93,32 @@ def test_only_the_owner_buries(documents: Documents, worker: Worker) -> None:
     assert worker.bury(taken) == b"LOST"
     assert letters(documents) == {}
     assert documents.counts() == {"submitted": 1}
+
+
+@pytest.mark.parametrize("how", ["bury", "redeliver"])
+def test_what_cannot_be_buried_is_kept(
+    documents: Documents, worker: Worker, how: Literal["bury", "redeliver"]
+) -> None:
+    """FLD-L08: the entry is acknowledged after its letter is written, whatever fails before."""
+    documents.put(["a"])
+    (taken,) = worker.take()
+    worker.begin(taken)
+    documents.client.set(documents.keys.results("job"), "spoiled")
+
+    def give_up() -> bytes:
+        return worker.bury(taken) if how == "bury" else worker.redeliver(taken, limit=1)
+
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        give_up()
+    documents.client.delete(documents.keys.results("job"))
+
+    assert letters(documents) == {}
+    assert give_up() == (b"OK" if how == "bury" else b"DEAD")
+    assert give_up() == b"LOST"
+    assert [letter[b"i"] for letter in letters(documents).values()] == [b"job.a"]
+    assert documents.num_results() == 1
+    assert documents.counts() == {"submitted": 1, "failed": 1}
+    assert documents.client.xlen(documents.ready()) == 0
 
 
 def test_a_page_shows_letters_without_their_payload(documents: Documents, worker: Worker) -> None:
