@@ -58,7 +58,9 @@ class Pace:
         return (self._total - self._moments[-1][1]) / self.documents_per_s
 
     def describe(self) -> str:
-        """Say the rates and the time left in a few words."""
+        """Say the rates and the time left in a few words; nothing of a single moment."""
+        if len(self._moments) < 2:
+            return ""
         words = [documents_per_s(self.documents_per_s)]
         if self.tokens_per_s > 0:
             words.append(f"{self.tokens_per_s:,.0f} tokens/s")
@@ -145,7 +147,7 @@ class LineReporter(Reporter):
         of_total = f"/{total:,}" if total is not None else ""
         noun = "document" if (done if total is None else total) == 1 else "documents"
         failed = f", {num_failed:,} failed" if num_failed else ""
-        self._line = f"{done:,}{of_total} {noun}{failed} ({pace})"
+        self._line = f"{done:,}{of_total} {noun}{failed}{f' ({pace})' if pace else ''}"
         self._has_begun = done > 0
         if self._clock() >= self._due_at:
             self._print()
