@@ -51,8 +51,10 @@ def copies(documents: Documents) -> dict[str, tuple[str, Body]]:
 def leftovers(documents: Documents) -> list[bytes]:
     """Return markers and lists of those who wait."""
     prefix = documents.keys.prefix
-    left: list[bytes] = documents.client.keys(f"{prefix}:lead:*")
-    return left + documents.client.keys(f"{prefix}:followers:*")
+    left: list[bytes] = []
+    for name in ("lead", "followers"):
+        left += documents.client.keys(f"{prefix}:{name}:*")
+    return left
 
 
 ANSWER = Body(text="answer")
