@@ -141,7 +141,7 @@ def test_a_child_that_never_gets_ready_is_given_up(stage: Stage) -> None:
 
 
 def test_a_child_that_is_killed_while_it_starts_gets_more_tries(stage: Stage) -> None:
-    """Five quick kills, only the first of a ready child, are survived; in the end it is given up."""
+    """Five quick kills while it loads are survived; in the end it is given up."""
     supervisor = stage.build("import os; os.kill(os.getpid(), 9)")
     supervisor.start()
     failure = _tick_until_failure(supervisor)
