@@ -153,6 +153,7 @@ def _start_loading(stage: Scene) -> None:
     options = redis_server._options(path.parent, path, path.parent / "redis.log", True, 0)
     process = subprocess.Popen([str(find_binary()), *options, "--key-load-delay", _LOAD_DELAY_US])
     stage.server = RedisServer(process, path, path.parent / "redis.log")
+    wait_until(path.exists, what="it listens")  # an outage's log tells what it began with
 
 
 def test_a_redis_that_loads_is_waited_for(stage: Scene) -> None:
