@@ -435,14 +435,14 @@ def test_the_command_line_waits_for_the_end(docmill: Command, tasks: Tasks) -> N
     thread.start()
     try:
         done = docmill("ingest", "papers", "-p", "Say", "--wait")
-        failed = docmill("export", "nothing", "out.jsonl", "--wait")
+        failed = docmill("ingest", "absent", "-p", "Say", "--wait")
     finally:
         stopping.set()
         thread.join()
 
     assert (0, 1) == (done.exit_code, failed.exit_code)
     assert "done (2 read, 0 refused, 2 submitted)" in done.stderr
-    assert "job_not_found: there is no job 'nothing'" in failed.stderr
+    assert "intake_error: input 'absent' cannot be read" in failed.stderr
 
 
 def test_the_command_line_refuses_before_it_asks(docmill: Command, link: Link) -> None:
