@@ -83,7 +83,15 @@ class Tasks:
         task = self._begin(task_id)
         if task is None:
             return
-        abandoned.set(is_given_up)  # this thread's alone; all waiting in docmill heeds it
+        # all waiting in docmill heeds it, in this thread alone
+        token = abandoned.set(is_given_up)
+        try:
+            self._carry_out(task)
+        finally:
+            abandoned.reset(token)
+
+    def _carry_out(self, task: Task) -> None:
+        task_id = task.task_id
         log.get().info("task.started", task=task_id, kind=task.kind, job=task.job_id)
         try:
             counts = self._work(task)
