@@ -23,6 +23,7 @@ from typing import Any
 
 import redis.asyncio.connection
 import redis.connection
+from redis.exceptions import ResponseError
 
 _PR_SET_PDEATHSIG = 1
 
@@ -117,7 +118,11 @@ def _lay_around(owner: Any, mortality: Mortality) -> None:
         mortality.passes("after", data)
 
     def read_response(self: Any, *args: Any, **kwargs: Any) -> Any:
-        response = read(self, *args, **kwargs)
+        try:
+            response = read(self, *args, **kwargs)
+        except ResponseError:  # a reply, too
+            mortality.passes("reply", last.get(id(self), b""))
+            raise
         mortality.passes("reply", last.get(id(self), b""))
         return response
 
@@ -140,7 +145,11 @@ def _lay_around_asyncio(owner: Any, mortality: Mortality) -> None:
         mortality.passes("after", data)
 
     async def read_response(self: Any, *args: Any, **kwargs: Any) -> Any:
-        response = await read(self, *args, **kwargs)
+        try:
+            response = await read(self, *args, **kwargs)
+        except ResponseError:  # a reply, too
+            mortality.passes("reply", last.get())
+            raise
         mortality.passes("reply", last.get())
         return response
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from tests.support.redis_nodes import Node, is_linked, nodes_folder, wait_for
 from tests.support.wait import wait_until
 
@@ -36,7 +38,16 @@ class Watched:
 
     def fail_over(self) -> None:
         """Have the sentinel make the replica the master, both being well."""
-        self.sentinel.admin.execute_command("SENTINEL", "FAILOVER", SERVICE)
+        wait_until(self._may_fail_over, what="the sentinel finds the replica fit")
+
+    def _may_fail_over(self) -> bool:
+        try:
+            self.sentinel.admin.execute_command("SENTINEL", "FAILOVER", SERVICE)
+        except ResponseError as error:
+            if not str(error).startswith("NOGOODSLAVE"):  # it has only just been met
+                raise
+            return False
+        return True
 
 
 @contextmanager
