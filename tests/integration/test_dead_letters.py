@@ -1,25 +1,12 @@
 """Dead letters: what is given up is kept whole, can be tried again, and is counted once."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import redis
 
-from docmill.keys import Keys
 from tests.support.ready_documents import Documents
 from tests.support.script_worker import FAILED, Taken, Worker
-
-
-@pytest.fixture
-def documents(redis_client: Any, keys: Keys) -> Documents:
-    """The shard under test."""
-    return Documents(redis_client, keys)
-
-
-@pytest.fixture
-def worker(documents: Documents) -> Worker:
-    """A worker on it."""
-    return Worker(documents)
 
 
 def bury(worker: Worker) -> Taken:

@@ -1,26 +1,11 @@
 """Steering jobs: cancelling single documents, and closing what its producer left open."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from docmill.keys import Keys
 from tests.support.ready_documents import Documents
 from tests.support.script_worker import Worker
-
-
-@pytest.fixture
-def documents(redis_client: Any, keys: Keys) -> Documents:
-    """The shard under test."""
-    return Documents(redis_client, keys)
-
-
-@pytest.fixture
-def worker(documents: Documents) -> Worker:
-    """A worker on it."""
-    return Worker(documents)
-
 
 Reach = Callable[[Documents, Worker], None]
 

@@ -4,23 +4,10 @@ from typing import Any
 
 import pytest
 
-from docmill.keys import Keys
 from tests.support.ready_documents import Documents
 from tests.support.script_worker import Taken, Worker
 
 HOUR_S = 3600
-
-
-@pytest.fixture
-def documents(redis_client: Any, keys: Keys) -> Documents:
-    """The shard under test."""
-    return Documents(redis_client, keys)
-
-
-@pytest.fixture
-def worker(documents: Documents) -> Worker:
-    """A worker on it."""
-    return Worker(documents)
 
 
 def put_off(documents: Documents, worker: Worker, *custom_ids: str, **prepared: Any) -> list[Taken]:

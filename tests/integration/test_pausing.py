@@ -1,24 +1,7 @@
 """Pausing jobs: their documents step aside, come back as they were, and hold up nobody else."""
 
-from typing import Any
-
-import pytest
-
-from docmill.keys import Keys
 from tests.support.ready_documents import Documents
 from tests.support.script_worker import Taken, Worker
-
-
-@pytest.fixture
-def documents(redis_client: Any, keys: Keys) -> Documents:
-    """The shard under test."""
-    return Documents(redis_client, keys)
-
-
-@pytest.fixture
-def worker(documents: Documents) -> Worker:
-    """A worker on it."""
-    return Worker(documents)
 
 
 def pause(documents: Documents, job_id: str = "job") -> int:

@@ -1,24 +1,10 @@
 """The Lua scripts: each does its step whole or not at all, and the counters always add up."""
 
-from typing import Any
-
 import pytest
 
-from docmill.keys import GROUP, Keys
+from docmill.keys import GROUP
 from tests.support.ready_documents import SPEC, Documents
 from tests.support.script_worker import FAILED, LIMIT, Worker
-
-
-@pytest.fixture
-def documents(redis_client: Any, keys: Keys) -> Documents:
-    """The shard under test."""
-    return Documents(redis_client, keys)
-
-
-@pytest.fixture
-def worker(documents: Documents) -> Worker:
-    """A worker on it."""
-    return Worker(documents)
 
 
 def test_a_document_goes_from_submitted_to_succeeded(documents: Documents, worker: Worker) -> None:

@@ -1,28 +1,11 @@
 """Bodies that several results of a job share: large ones are stored once."""
 
-from typing import Any
-
-import pytest
-
-from docmill.keys import Keys
 from docmill.wire import Body
 from tests.support.ready_documents import Documents
 from tests.support.script_worker import Worker
 
 #: As in lua/_lib.lua: so many bytes or more are stored once.
 SHARED_BYTES = 1024
-
-
-@pytest.fixture
-def documents(redis_client: Any, keys: Keys) -> Documents:
-    """The shard under test."""
-    return Documents(redis_client, keys)
-
-
-@pytest.fixture
-def worker(documents: Documents) -> Worker:
-    """A worker on it."""
-    return Worker(documents)
 
 
 def body_of(num_bytes: int) -> bytes:

@@ -1,0 +1,31 @@
+"""What tests of the scripts share: one shard, and a worker that works on it by single calls.
+
+Imports the workers' packages only where they are used: the client's tests run without them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from docmill.keys import Keys
+    from tests.support.ready_documents import Documents
+    from tests.support.script_worker import Worker
+
+
+@pytest.fixture
+def documents(redis_client: Any, keys: Keys) -> Documents:
+    """The shard under test."""
+    from tests.support.ready_documents import Documents
+
+    return Documents(redis_client, keys)
+
+
+@pytest.fixture
+def worker(documents: Documents) -> Worker:
+    """A worker on it."""
+    from tests.support.script_worker import Worker
+
+    return Worker(documents)
