@@ -20,6 +20,7 @@ from docmill import connection
 from docmill.connection import REDIS_ERRORS, is_out_of_memory, is_passing
 from docmill.errors import BrokerUnavailable
 from docmill.keys import GROUP, Keys
+from docmill.transport import code_of
 from workers import log
 from workers.settings import Settings
 
@@ -33,8 +34,6 @@ TIMEOUT_S = 15.0
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 2.0
 _RECOVER_COUNT = 500
-#: First words of Redis' replies that say "not now" rather than "not this command".
-_NOT_NOW = ("NOREPLICAS", "NOGROUP")
 
 
 def connect(settings: Settings, role: str) -> Any:
@@ -58,11 +57,7 @@ def is_outage(error: Exception) -> bool:
     Refused credentials count: a password is often changed on the server first.
     """
     if isinstance(error, redis.ResponseError):
-        return (
-            is_passing(error)
-            or isinstance(error, redis.exceptions.OutOfMemoryError)
-            or str(error).startswith(_NOT_NOW)
-        )
+        return is_passing(error) or code_of(error) == "NOGROUP"
     return isinstance(error, redis.ConnectionError) or is_passing(error)
 
 

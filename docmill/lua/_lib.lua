@@ -64,6 +64,8 @@ local NOT_PAYLOAD = {
   stream = 1, consumer = 1, reason = 1, error = 1, trace = 1, result = 1, history = 1,
 }
 
+local function starts_with(text, start) return string.sub(text, 1, #start) == start end
+
 local function now_s()
   local t = redis.call('TIME')
   return t[1] + t[2] / 1e6
@@ -292,7 +294,7 @@ end
 local function lead_of(request, stream, entry) return request .. '\n' .. stream .. '\n' .. entry end
 
 local function is_led_by(lead, request)
-  return lead and string.sub(lead, 1, #request + 1) == request .. '\n'
+  return lead and starts_with(lead, request .. '\n')
 end
 
 -- Puts a taken-out entry back into its stream; if it leads, its followers' marker goes with it.

@@ -32,7 +32,7 @@ if not is_entry_wanted(e) then
   return 'DROPPED'
 end
 -- what no engine had begun cannot have been the cause; preprocessing has no such mark
-local has_begun = redis.call('ZSCORE', K_RUNNING, e.i) or string.sub(stream, 1, #k_intake('')) == k_intake('')
+local has_begun = redis.call('ZSCORE', K_RUNNING, e.i) or starts_with(stream, k_intake(''))
 if ARGV[5] == '1' and has_begun then
   if tonumber(e.n) >= tonumber(ARGV[6]) then return give_up(ARGV[8], ARGV[10]) end
   e.n = tonumber(e.n) + 1

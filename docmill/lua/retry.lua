@@ -9,8 +9,7 @@ local max_docs = tonumber(b[3] or DEFAULT_MAX_DOCS)
 local max_bytes = tonumber(b[4] or DEFAULT_MAX_BYTES)
 
 local function is_ours(stream)
-  local function starts(with) return string.sub(stream, 1, #with) == with end
-  return stream and (starts(k_intake('')) or starts(P .. ':ready:'))
+  return stream and (starts_with(stream, k_intake('')) or starts_with(stream, P .. ':ready:'))
 end
 
 -- Whether its document is still in the job as a failed one: a job id may have been used anew meanwhile.
