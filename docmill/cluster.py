@@ -119,7 +119,7 @@ class _ToSlot(Follower):
     def _connect(self) -> Any:
         self.host, self.port = place = self._nodes.master()
         try:
-            return super()._connect()  # type: ignore[safe-super, no-untyped-call]
+            return super()._connect()  # type: ignore[safe-super, no-untyped-call]  # a mixin
         except (redis.RedisError, OSError):
             self._nodes.failed(place)
             raise

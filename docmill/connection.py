@@ -132,7 +132,7 @@ def _pool(url: str, settings: dict[str, Any], key: str) -> ConnectionPool:
 
 
 def _plain_pool(url: str, settings: dict[str, Any]) -> ConnectionPool:
-    options = dict(parse_url(url))  # type: ignore[no-untyped-call]
+    options = dict(parse_url(url))  # type: ignore[no-untyped-call]  # redis-py: untyped
     classes = {"unix": UnixConnection, "rediss": TlsConnection}
     options["connection_class"] = classes.get(urlsplit(url).scheme, TcpConnection)
     return ConnectionPool(**settings | _transport(url) | _FAST | options | _FIXED)
@@ -158,7 +158,7 @@ def _sentinel_pool(parts: SplitResult, settings: dict[str, Any]) -> ConnectionPo
     query = dict(parse_qsl(parts.query))
     own = {name: query.pop(f"sentinel_{name}", None) for name in ("username", "password")}
     shared, options, is_tls = _options(parts, db, query, settings)
-    sentinel = Sentinel(  # type: ignore[no-untyped-call]
+    sentinel = Sentinel(  # type: ignore[no-untyped-call]  # redis-py: untyped
         _places(parts, 26379),
         sentinel_kwargs=shared
         | {"ssl": is_tls, "socket_timeout": settings["socket_connect_timeout"]}
@@ -166,7 +166,7 @@ def _sentinel_pool(parts: SplitResult, settings: dict[str, Any]) -> ConnectionPo
         | {name: value for name, value in own.items() if value},
         **shared | options | _FIXED,
     )
-    master: redis.Redis = sentinel.master_for(  # type: ignore[no-untyped-call]
+    master: redis.Redis = sentinel.master_for(  # type: ignore[no-untyped-call]  # redis-py: untyped
         service, connection_class=SentinelTlsConnection if is_tls else SentinelConnection
     )
     return master.connection_pool
@@ -191,7 +191,7 @@ def _options(
     scheme = parts.scheme.partition("+")[0]
     credentials, at, _ = parts.netloc.rpartition("@")
     plain = f"{scheme}://{credentials}{at}several/{db or 0}?{urlencode(query)}"
-    options = dict(parse_url(plain))  # type: ignore[no-untyped-call]
+    options = dict(parse_url(plain))  # type: ignore[no-untyped-call]  # redis-py: untyped
     options.pop("host", None)
     is_tls = options.pop("connection_class", None) is not None
     return settings | _transport(plain), options, is_tls

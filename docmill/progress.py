@@ -17,6 +17,11 @@ WINDOW_S = 30.0
 LINE_EVERY_S = 5.0
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it is not one."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class Pace:
     """Rates and the time left, from moments at which so much was done."""
 

@@ -78,13 +78,16 @@ class Shards:
         Cost: Two round trips; with several shards up to one more for each.
         """
         links = list(self.where(job_id))
-        for link in links[1:] and links:
-            if link.run(lambda link=link: link.client.exists(link.keys.job(job_id))):  # type: ignore[misc]
-                return link
-        return links[0]
+        if len(links) == 1:
+            return links[0]
+        return next((link for link in links if _holds(link, job_id)), links[0])
 
     def close(self) -> None:
         """Close the connections; the shards cannot be used afterwards."""
         with self._lock:
             for link in self._links.values():
                 link.close()
+
+
+def _holds(link: Link, job_id: str) -> bool:
+    return bool(link.run(lambda: link.client.exists(link.keys.job(job_id))))

@@ -20,6 +20,7 @@ from docmill.envelope import Envelope, Envelopes, Terms
 from docmill.errors import BrokerError, IntakeError, JobCancelled, JobNotFound, QueueFull
 from docmill.intake.base import Document, Item
 from docmill.link import Link, check_abandoned, pause, pause_s
+from docmill.progress import counted
 from docmill.question import check_question
 from docmill.request import SpecBook
 from docmill.scripts import ScriptName
@@ -269,8 +270,8 @@ class Submission:
         depth = {name: int(value or 0) for name, value in zip(names, values, strict=True)}
         message = (
             f"{'Redis is out of memory (maxmemory)' if lacks_memory else 'the backlog is full'}: "
-            f"{depth['docs']:,} {'document' if depth['docs'] == 1 else 'documents'}, "
-            f"{depth['bytes']:,} bytes accepted and not yet answered"
+            f"{counted(depth['docs'], 'document')}, {depth['bytes']:,} bytes accepted and not yet "
+            "answered"
         )
         if lacks_memory:
             message += "; raise it, or wait for results to expire"

@@ -99,7 +99,7 @@ class Follower(AbstractConnection):
         """Return a reply; raises `MasterMoved` in place of one that says so."""
         try:
             # always given on: left out, a sentinel's connection keeps a reply that came too late
-            return super().read_response(  # type: ignore[no-untyped-call]
+            return super().read_response(  # type: ignore[no-untyped-call]  # redis-py: untyped
                 disable_decoding, disconnect_on_error=disconnect_on_error, **options
             )
         except ResponseError as error:
@@ -110,7 +110,7 @@ class Follower(AbstractConnection):
 
     def give_up(self) -> None:
         """End this connection, and those to the same server that wait for use."""
-        self.disconnect()  # type: ignore[no-untyped-call]
+        self.disconnect()  # type: ignore[no-untyped-call]  # redis-py: untyped
         if drop := self._drop_idle():
             drop(inuse_connections=False)
 
@@ -121,7 +121,7 @@ class _BriefHandshake(SSLConnection):
     def _wrap_socket_with_ssl(self, sock: Any) -> Any:
         sock.settimeout(self.socket_connect_timeout)
         try:
-            wrapped = super()._wrap_socket_with_ssl(sock)  # type: ignore[no-untyped-call]
+            wrapped = super()._wrap_socket_with_ssl(sock)  # type: ignore[no-untyped-call]  # redis-py: untyped
         except TimeoutError as error:
             raise redis.TimeoutError(
                 f"no TLS handshake within {self.socket_connect_timeout:g} s; for a port without "
@@ -143,11 +143,11 @@ class UnixConnection(Follower, UnixDomainSocketConnection):
     """To a socket of this machine."""
 
 
-class SentinelConnection(Follower, SentinelManagedConnection):  # type: ignore[misc]
+class SentinelConnection(Follower, SentinelManagedConnection):  # type: ignore[misc]  # untyped base
     """To the master that the sentinels name."""
 
 
-class SentinelTlsConnection(  # type: ignore[misc]
+class SentinelTlsConnection(  # type: ignore[misc]  # untyped base
     Follower, SentinelManagedSSLConnection, _BriefHandshake
 ):
     """To the master that the sentinels name, encrypted."""

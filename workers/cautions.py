@@ -10,6 +10,7 @@ import redis
 
 from docmill.connection import REDIS_ERRORS
 from docmill.keys import Keys
+from docmill.progress import counted
 from workers import log
 from workers.settings import Settings
 from workers.streams import connect, is_outage
@@ -68,8 +69,8 @@ def warn_of_dropped_shards(client: Any, settings: Settings) -> None:
             continue
         if num_documents or num_jobs:
             problem = (
-                f"shard {shard} holds {_counted(num_documents, 'document')} without an answer and "
-                f"{_counted(num_jobs, 'job')} that can no longer be read: set DOCMILL_SHARDS to "
+                f"shard {shard} holds {counted(num_documents, 'document')} without an answer and "
+                f"{counted(num_jobs, 'job')} that can no longer be read: set DOCMILL_SHARDS to "
                 f"{num_before} until they are done"
             )
             log.get().warning("shard.dropped", shard=shard, problem=problem)
@@ -86,7 +87,3 @@ def _held_by(settings: Settings, shard: int) -> tuple[int, int]:
                 pipe.exists(keys.job(job_id.decode(errors="replace")))
             num_documents, *are_there = pipe.execute()
     return int(num_documents or 0), sum(are_there)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

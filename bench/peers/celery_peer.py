@@ -37,7 +37,7 @@ class Peer:
     def sender(self) -> Callable[[str], None]:
         """See `Side.sender`."""
         app = _app(broker=self._url)
-        return app.tasks["answer"].delay  # type: ignore[no-any-return]
+        return app.tasks["answer"].delay  # type: ignore[no-any-return]  # untyped
 
 
 def _app(**options: Any) -> Any:

@@ -96,6 +96,7 @@ def run(
 
         docmill run 'notes/**/*.md' -o - --prompt @prompt.txt --max-tokens 64 > answers.jsonl
     """
+    from docmill.cli.input import asked
     from docmill.cli.run import Request
     from docmill.cli.run import run as run_here
 
@@ -105,7 +106,7 @@ def run(
     request = Request(
         inputs=inputs,
         output=None if to_stdout else output,
-        options=_asked(
+        options=asked(
             prompt,
             max_tokens=max_tokens,
             temperature=temperature,
@@ -129,13 +130,6 @@ def run(
         is_debug=debug,
     )
     return run_here(request)
-
-
-def _asked(prompt: str | None, **asked: Any) -> dict[str, Any]:
-    from docmill.cli.input import read_prompt
-
-    named = {"prompt": read_prompt(prompt), **asked}
-    return {name: value for name, value in named.items() if value not in (None, [])}
 
 
 def _settings(*, model: str | None, state_dir: Path, **settings: Any) -> dict[str, Any]:
@@ -192,9 +186,7 @@ def submit(
     stop: options.Stop = None,
     seed: options.Seed = None,
     truncate: options.Truncate = None,
-    tier: Annotated[
-        str, typer.Option(metavar="batch|interactive", help="interactive goes first.")
-    ] = "batch",
+    tier: options.Tier = "batch",
     job_id: options.JobId = None,
     name: options.Name = None,
     deadline: options.Deadline = None,
@@ -212,10 +204,11 @@ def submit(
 
     docmill submit papers/ --prompt "Summarize this." --redis-url rediss://me:secret@host:6380
     """
+    from docmill.cli.input import asked
     from docmill.cli.jobs import Target
     from docmill.cli.submit import submit as send
 
-    asked = _asked(
+    question = asked(
         prompt,
         model=model,
         max_tokens=max_tokens,
@@ -229,7 +222,7 @@ def submit(
     if result_ttl is not None:
         terms["result_ttl"] = result_ttl
     target = Target(redis_url, namespace, state_dir)
-    return send(target, inputs, asked, terms, waits=wait, as_json=as_json)
+    return send(target, inputs, question, terms, waits=wait, as_json=as_json)
 
 
 @app.command(epilog=PLAIN_TABLE)

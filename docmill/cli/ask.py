@@ -29,7 +29,6 @@ ServiceOutput = Annotated[
         "other is left alone.",
     ),
 ]
-Tier = Annotated[str, typer.Option(metavar="batch|interactive", help="interactive goes first.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until the service has done it.")]
 
 
@@ -43,7 +42,7 @@ def ingest(
     stop: options.Stop = None,
     seed: options.Seed = None,
     truncate: options.Truncate = None,
-    tier: Tier = "batch",
+    tier: options.Tier = "batch",
     job_id: options.JobId = None,
     wait: Wait = False,
     redis_url: options.RedisUrl = None,
@@ -61,20 +60,22 @@ def ingest(
         docmill ingest '2026/**/*.jsonl' --prompt @prompt.txt --wait
     """
     from docmill.cli import jobs, tasks
-    from docmill.cli.input import read_prompt
+    from docmill.cli.input import asked
 
-    asked = {
-        "prompt": read_prompt(prompt),
-        "model": model,
-        "max_tokens": max_tokens,
-        "temperature": temperature,
-        "top_p": top_p,
-        "stop": stop or None,
-        "seed": seed,
-        "truncate": truncate,
-    }
+    question = asked(
+        prompt,
+        model=model,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        stop=stop,
+        seed=seed,
+        truncate=truncate,
+    )
     target = jobs.Target(redis_url, namespace, state_dir)
-    return tasks.ingest(target, paths, asked, tier=tier, job_id=job_id, waits=wait, as_json=as_json)
+    return tasks.ingest(
+        target, paths, question, tier=tier, job_id=job_id, waits=wait, as_json=as_json
+    )
 
 
 def export(

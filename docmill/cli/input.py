@@ -20,6 +20,12 @@ from docmill.request import SpecBook
 _SAY_WHAT = 'say what to ask with --prompt "…" or --prompt @FILE'
 
 
+def asked(prompt: str | None, **options: Any) -> dict[str, Any]:
+    """Return what is asked about all documents: the options that were given, the prompt read."""
+    named = {"prompt": read_prompt(prompt), **options}
+    return {name: value for name, value in named.items() if value not in (None, [])}
+
+
 def documents(inputs: Sequence[str], options: Mapping[str, Any]) -> Iterator[Item]:
     """Yield what the inputs hold; a document without any prompt is refused, alone.
 

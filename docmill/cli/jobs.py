@@ -11,12 +11,13 @@ from pathlib import Path
 
 from docmill.cli import address
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
-from docmill.cli.output import counted, say, write_json, write_line, write_record
+from docmill.cli.output import say, write_json, write_line, write_record
 from docmill.cli.resume import OutputFile
 from docmill.cli.summary import Tally, describe
 from docmill.client import Client
 from docmill.errors import ResultTimeout
 from docmill.job import Job, RetryReport
+from docmill.progress import counted
 from docmill.results import Result
 from docmill.retrying import failed_results
 from docmill.shards import Shards

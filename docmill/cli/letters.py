@@ -15,10 +15,10 @@ from typing import Any
 
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_OK
 from docmill.cli.jobs import Target
-from docmill.cli.output import counted, printable, say, write_json, write_line
+from docmill.cli.output import printable, say, write_json, write_line
 from docmill.dead import DeadLetter, DeadLetters, Verdict
 from docmill.errors import IntakeError, JobError, JobRejected
-from docmill.progress import duration
+from docmill.progress import counted, duration
 
 #: Widths of the columns but the last, which gets what a terminal has left; what is longer is cut,
 #: as --json shows all.

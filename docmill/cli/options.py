@@ -100,6 +100,7 @@ Truncate = Annotated[
         rich_help_panel=_ASK,
     ),
 ]
+Tier = Annotated[str, typer.Option(metavar="batch|interactive", help="interactive goes first.")]
 JobId = Annotated[
     str | None,
     typer.Option(

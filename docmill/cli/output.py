@@ -13,11 +13,6 @@ def say(line: str) -> None:
     sys.stderr.flush()
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where it is not one."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def printable(text: str) -> str:
     """Return text for one line of a terminal: what would steer it is shown as a dot."""
     return "".join(letter if letter.isprintable() else "·" for letter in text)

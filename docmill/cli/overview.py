@@ -11,13 +11,13 @@ from typing import Any
 
 from docmill.cli.exit import EXIT_OK
 from docmill.cli.jobs import Target
-from docmill.cli.output import counted, say, write_json, write_line
+from docmill.cli.output import say, write_json, write_line
 from docmill.cli.summary import describe
 from docmill.dead import DeadLetters
 from docmill.errors import JobError, MessageError
 from docmill.job import Job, JobStatus
 from docmill.link import Link
-from docmill.progress import duration
+from docmill.progress import counted, duration
 from docmill.shards import Shards
 from docmill.status import read_consumers
 from docmill.wire import unpack

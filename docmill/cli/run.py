@@ -19,7 +19,7 @@ from typing import Any
 
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
 from docmill.cli.input import count_left, documents, look_through
-from docmill.cli.output import counted, say, write_json, write_record
+from docmill.cli.output import say, write_json, write_record
 from docmill.cli.resume import Earlier, OutputFile
 from docmill.cli.service_process import (
     Event,
@@ -33,7 +33,7 @@ from docmill.cli.summary import Tally
 from docmill.client import Client, new_job_id
 from docmill.errors import DocmillError
 from docmill.job import Job
-from docmill.progress import Reporter, show_progress
+from docmill.progress import Reporter, counted, show_progress
 
 #: Together under the 5 s within which an interrupt has to end everything.
 _STOP_PATIENCE_S = 2.0

@@ -10,11 +10,12 @@ from typing import Any
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
 from docmill.cli.input import documents, look_through
 from docmill.cli.jobs import Target, failures_of
-from docmill.cli.output import counted, say, write_json, write_line
+from docmill.cli.output import say, write_json, write_line
 from docmill.cli.overview import workers_of
 from docmill.cli.summary import describe
 from docmill.client import Client
 from docmill.job import Job
+from docmill.progress import counted
 from docmill.submission import Counts
 
 

@@ -8,8 +8,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from docmill.cli.output import counted
-from docmill.progress import documents_per_s, duration
+from docmill.progress import counted, documents_per_s, duration
 from docmill.results import Result, about
 from docmill.status import JobStatus
 

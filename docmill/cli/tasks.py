@@ -4,7 +4,7 @@ May import everything in docmill.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -13,12 +13,12 @@ from docmill.cli import address
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
 from docmill.cli.input import check_service_input
 from docmill.cli.jobs import Target
-from docmill.cli.output import counted, printable, say, write_json, write_line
+from docmill.cli.output import printable, say, write_json, write_line
 from docmill.client import new_job_id
 from docmill.errors import JobError, JobNotFound
 from docmill.job import Job
 from docmill.link import Link
-from docmill.progress import show_progress
+from docmill.progress import counted, show_progress
 from docmill.request import SpecBook, check_job_id, check_tier
 from docmill.shards import Shards
 from docmill.tasks import Task, ask, find, list_tasks, new_task_id
@@ -31,7 +31,7 @@ _RECONNECT_S = 60.0
 def ingest(
     target: Target,
     paths: list[str],
-    options: Mapping[str, Any],
+    asked: dict[str, Any],
     *,
     tier: str,
     job_id: str | None,
@@ -40,7 +40,6 @@ def ingest(
 ) -> int:
     """Ask for files to be read into a job and print the job's id."""
     now = datetime.now(UTC)
-    asked = {name: value for name, value in options.items() if value is not None}
     SpecBook(asked)  # refuses what no document could use
     check_service_input(paths, asked)
     task = Task(
