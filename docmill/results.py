@@ -17,7 +17,8 @@ from docmill.errors import (
     ResultExpired,
     from_code,
 )
-from docmill.wire import Body, Failure, Header, Outcome, Timings, Truncation, Usage
+from docmill.report import Truncation
+from docmill.wire import Body, Failure, Header, Outcome, Timings, Usage
 
 #: How an answer came about: computed for this document; shared with one that was being computed;
 #: taken from an earlier one; or the document never reached an engine.

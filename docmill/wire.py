@@ -6,9 +6,9 @@ one before; for any other it raises `UnsupportedSchema`, it never guesses. Bytes
 anybody, so whatever is unpacked is limited in size, length and depth. May import pydantic, msgpack
 and zstd.
 
-A document travels as a *header* (who asked, unchanged from submit to result) beside what changes on
-the way: the document's bytes, then the prepared tokens, then the result body. One body may be
-delivered under many headers, which is how duplicates are answered once.
+A document travels as a *header* (who asked, and later what preprocessing has to say of it) beside
+what changes on the way: the document's bytes, then the prepared tokens, then the result body. One
+body may be delivered under many headers, which is how duplicates are answered once.
 """
 
 import hashlib
@@ -20,6 +20,8 @@ import msgpack
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from docmill.errors import DecodeError, UnsupportedSchema
+from docmill.report import Report, Truncation
+from docmill.rules import Policy
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -37,6 +39,8 @@ MAX_ITEMS = 65_536
 MAX_DEPTH = 32
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # msgpack: the number 40, which opens no record
 
+Truncate = Literal["refuse", "head", "tail", "middle", "semantic", "key_information", "split"]
+Dedup = Literal["off", "exact", "text"]
 Outcome = Literal["succeeded", "failed", "cancelled", "expired"]
 OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "cancelled", "expired")
 
@@ -153,7 +157,11 @@ class Spec(Record):
     """What is asked about each document: stored once per job under its digest.
 
     Exactly one place in all messages is the document's. `model` None means whatever the service
-    serves. `truncate`: "head" keeps the document's beginning, "refuse" fails it.
+    serves. `truncate` says what becomes of a document that has more tokens than fit, or than
+    `max_document_tokens`; `combine` is what is asked about the answers to the parts of one that was
+    split (empty: derived from `messages`). `rules` holds policies that differ from the service's.
+    `dedup` says which documents may share an answer, `near_threshold` from which similarity on
+    almost equal ones may as well (None: never).
     """
 
     messages: tuple[Message, ...]
@@ -163,7 +171,12 @@ class Spec(Record):
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     stop: tuple[str, ...] = ()
     seed: int | None = Field(default=None, ge=0, lt=2**63)
-    truncate: Literal["head", "refuse"] = "head"
+    truncate: Truncate = "head"  # where a producer says nothing, as the first ones did
+    max_document_tokens: int | None = Field(default=None, ge=1)
+    combine: tuple[Message, ...] = ()
+    rules: dict[str, Policy] = {}
+    dedup: Dedup = "exact"
+    near_threshold: float | None = Field(default=None, ge=0.5, le=1.0)
 
     def digest(self) -> str:
         """Return the spec's identity: 32 hex digits over its bytes."""
@@ -171,10 +184,12 @@ class Spec(Record):
 
 
 class Header(Record):
-    """Who asked for what: made by the client, unchanged until the result.
+    """Who asked for what: made by the client, kept until the result.
 
     `submitted_at` and `deadline_at` are UNIX seconds. `encoding` names the document's bytes.
-    `source` says where the document came from (file, line) and is handed back as it is.
+    `source` says where the document came from (file, line) and is handed back as it is. Nothing is
+    shared between documents of different `tenant`. `report` is added by preprocessing, if there is
+    anything to say.
     """
 
     request_id: str
@@ -186,15 +201,8 @@ class Header(Record):
     deadline_at: float | None = None
     encoding: str = "utf-8"
     source: dict[str, JsonValue] | None = None
-
-
-class Truncation(BaseModel):
-    """What was cut from a document: token counts, and the rule that decided."""
-
-    model_config = ConfigDict(frozen=True)
-    policy: str
-    original_tokens: int
-    kept_tokens: int
+    tenant: str = ""
+    report: Report | None = None
 
 
 class Prepared(Record):
@@ -203,7 +211,8 @@ class Prepared(Record):
     `tokens` is the whole prompt, packed little-endian uint32. `prefix_len` counts the leading
     tokens that every document of this spec shares. `fingerprint` is empty when the answer must not
     be shared (sampling without a seed). `preprocess_s` is the time spent on this document, in
-    seconds; `ready_at` the moment it was done, in UNIX seconds.
+    seconds; `ready_at` the moment it was done, in UNIX seconds. `truncation` and `warnings` are of
+    services that knew no reports: now the header's report says it.
     """
 
     tokens: bytes

@@ -11,9 +11,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from docmill.report import Report
 from docmill.wire import Failure, Header, Outcome, Prepared, Spec
 
 Tokens = NDArray[np.uint32]
+#: [T, 2]: where each token's text starts and ends, in characters.
+Offsets = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,15 @@ class Tokenizer(Protocol):
         """Return the tokens of plain texts: never a control token, whatever the texts spell out.
 
         None stands for a text that this tokenizer cannot express. The texts hold no surrogates.
+        """
+        ...
+
+    def encode_with_offsets(self, text: str) -> tuple[Tokens, Offsets] | None:
+        """Return the tokens that `encode_documents` returns, and which characters each stands for.
+
+        A character may belong to several tokens, as one of several bytes does.
+
+        Cost: some times that of `encode_documents`.
         """
         ...
 
@@ -73,18 +85,35 @@ class TemplateRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One document with who asked (`header`) and what is asked (`spec`, whose digest it names)."""
+    """One document with who asked (`header`) and what is asked (`spec`, whose digest it names).
+
+    `answers` are the result bodies of a document's parts, in order: now they are to be combined.
+    """
 
     header: Header
     spec: Spec
     document: bytes
+    answers: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The document can go to an engine."""
+    """The document can go to an engine; `report` says what was noticed and done, if anything."""
 
     prepared: Prepared
+    report: Report | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """The document is answered in parts, each asked `spec`; then their answers are combined.
+
+    `level` is 0 for parts of the document, and counts the rounds of combining after that.
+    """
+
+    spec: Spec
+    parts: tuple[str, ...]
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +122,4 @@ class Refused:
 
     failure: Failure
     outcome: Outcome = "failed"
+    report: Report | None = None

@@ -11,7 +11,8 @@ import struct
 import msgpack
 from blake3 import blake3
 
-from docmill.wire import Spec, Truncation
+from docmill.report import Truncation
+from docmill.wire import Spec
 
 #: Raised when the fields change, so that answers stored under the old ones are not served.
 _VERSION = 1

@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers
 
 from docmill.errors import ConfigError
-from preprocess.base import ChatMessage, TemplateRefusal, Tokens
+from preprocess.base import ChatMessage, Offsets, TemplateRefusal, Tokens
 from preprocess.chat import ChatTemplate
 
 #: A letter that is a token of its own: stands in for the beginning of a document.
@@ -56,6 +56,15 @@ class ModelTokenizer:
         except Exception:  # noqa: BLE001 - it raises bare Exceptions, for the whole batch at once
             return [_encode(self._for_text, text) for text in texts]
         return [np.array(encoding.ids, dtype=np.uint32) for encoding in encodings]
+
+    def encode_with_offsets(self, text: str) -> tuple[Tokens, Offsets] | None:
+        """Return a text's tokens and their characters; see `preprocess.base.Tokenizer`."""
+        try:
+            encoding = self._for_text.encode(text, add_special_tokens=False)
+        except Exception:  # noqa: BLE001 - as in `_encode`
+            return None
+        tokens = np.array(encoding.ids, dtype=np.uint32)
+        return tokens, np.array(encoding.offsets, dtype=np.uint32).reshape(-1, 2)
 
     def encode_piece(
         self, text: str, *, is_template: bool, precedes_document: bool

@@ -5,12 +5,12 @@ are never cut. May import docmill.wire and docmill.errors.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from docmill.errors import Reason
-from docmill.wire import Failure, Truncation
+from docmill.report import Truncation
+from docmill.wire import Failure, Truncate
 
-Policy = Literal["head", "refuse"]
+Policy = Truncate
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from docmill.errors import (
     NonFiniteLogits,
     Reason,
 )
+from docmill.report import Truncation
 from docmill.results import Result
 from docmill.results_file import read_results, write_results
-from docmill.wire import Body, Failure, Header, Timings, Truncation, Usage
+from docmill.wire import Body, Failure, Header, Timings, Usage
 
 HEADER = Header(
     request_id="r-1",

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from docmill.wire import Message, Spec, Truncation
+from docmill.report import Truncation
+from docmill.wire import Message, Spec
 from preprocess.fingerprint import Fingerprints
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docmill.errors import Reason
-from docmill.wire import Header, Message, Prepared, Spec, Truncation
+from docmill.report import Truncation
+from docmill.wire import Header, Message, Prepared, Spec
 from preprocess.base import Ready, Refused, Submission
 from preprocess.pipeline import Preprocessor, Served
 from preprocess.tokenizer import ModelTokenizer

@@ -1,7 +1,8 @@
 """What fits, exactly."""
 
 from docmill.errors import Reason
-from docmill.wire import Failure, Truncation
+from docmill.report import Truncation
+from docmill.wire import Failure
 from preprocess.truncate import Room, fit
 
 ROOM = Room(context_len=100, template_len=30, max_tokens=20)

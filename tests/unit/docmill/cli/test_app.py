@@ -57,7 +57,7 @@ UNUSABLE = {
     "no prompt file": (_write("a.txt", "x"), ["a.txt", "-p", "@p.txt"], ["p.txt", "No such file"]),
     "empty prompt": (_write("a.txt", "x"), ["a.txt", "-p", ""], ["the prompt is empty"]),
     "bad top-p": (_write("a.txt", "x"), ["a.txt", "--top-p", "0"], ["top_p", "greater than 0"]),
-    "bad truncate": (_write("a.txt", "x"), ["a.txt", "--truncate", "tail"], ["truncate", "tail"]),
+    "bad truncate": (_write("a.txt", "x"), ["a.txt", "--truncate", "tial"], ["truncate", "tial"]),
     "foreign output": (
         lambda folder: [_write(name, "text\n")(folder) for name in ("a.txt", "out.jsonl")],
         ["a.txt"],

@@ -1,8 +1,9 @@
 """What a run came to, in numbers and in words."""
 
 from docmill.cli.summary import Tally
+from docmill.report import Truncation
 from docmill.results import Result
-from docmill.wire import Failure, Truncation, Usage
+from docmill.wire import Failure, Usage
 
 
 def _answer(custom_id: str, shared: str = "run") -> Result:
