@@ -57,6 +57,9 @@ class Reason(StrEnum):
     BAD_LINE = "bad_line"
     UNREADABLE = "unreadable"
     DUPLICATE_CUSTOM_ID = "duplicate_custom_id"
+    REJECTED_BY_RULE = "rejected_by_rule"
+    NO_TEXT = "no_text"
+    EXTRACTION = "extraction"
 
 
 class DocmillError(Exception):
