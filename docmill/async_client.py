@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from docmill.cursor import Cursor
     from docmill.job import Job, JobStatus, RetryReport
     from docmill.results import Result
+    from docmill.rules import Policy
+    from docmill.wire import Dedup, Truncate
 
 T = TypeVar("T")
 
@@ -51,7 +53,12 @@ class SubmitOptions(TypedDict, total=False):
     seed: int | None
     tier: Literal["interactive", "batch"]
     deadline: float | timedelta | datetime | None
-    truncate: Literal["head", "refuse"]
+    truncate: Truncate
+    max_document_tokens: int | None
+    combine_prompt: str | None
+    rules: Mapping[str, Policy] | None
+    dedup: Dedup
+    near_threshold: float | None
     job_id: str | None
     name: str | None
     result_ttl: float | timedelta
@@ -75,9 +82,14 @@ class AsyncClient:
         *,
         reconnect_s: float = 60.0,
         max_document_bytes: int = 16 * 1024 * 1024,
+        tenant: str = "",
     ) -> None:
         self._client = Client(
-            url, namespace, reconnect_s=reconnect_s, max_document_bytes=max_document_bytes
+            url,
+            namespace,
+            reconnect_s=reconnect_s,
+            max_document_bytes=max_document_bytes,
+            tenant=tenant,
         )
         self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="docmill")
 

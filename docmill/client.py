@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from docmill.intake import Document, Refusal
     from docmill.job import Job
     from docmill.link import Link
+    from docmill.rules import Policy
     from docmill.shards import Shards
     from docmill.submission import Counts
+    from docmill.wire import Dedup, Truncate
 
     #: What can be submitted; see `Client.submit`.
     DocumentLike = (
@@ -50,9 +52,13 @@ class Client:
         namespace: Separates installations that share one Redis.
         reconnect_s: How long a connection that worked before may be away.
         max_document_bytes: Larger documents become error records without being sent.
+        tenant: On whose behalf documents are submitted; no answer is shared between tenants. It is
+            what this client says of itself: those who must not see each other's documents get
+            namespaces and Redis users of their own.
 
     Raises:
         ConfigError: On first use: the URL or the namespace cannot be used.
+        JobRejected: The tenant is no text, or longer than 128 bytes.
     """
 
     def __init__(
@@ -62,11 +68,13 @@ class Client:
         *,
         reconnect_s: float = 60.0,
         max_document_bytes: int = 16 * 1024 * 1024,
+        tenant: str = "",
     ) -> None:
         self._url = url
         self._namespace = namespace
         self._reconnect_s = reconnect_s
         self._max_document_bytes = max_document_bytes
+        self._tenant = tenant
         self._lock = threading.Lock()
         self._made_shards: Shards | None = None
 
@@ -97,7 +105,12 @@ class Client:
         seed: int | None = None,
         tier: Literal["interactive", "batch"] = "batch",
         deadline: float | timedelta | datetime | None = None,
-        truncate: Literal["head", "refuse"] = "head",
+        truncate: Truncate = "semantic",
+        max_document_tokens: int | None = None,
+        combine_prompt: str | None = None,
+        rules: Mapping[str, Policy] | None = None,
+        dedup: Dedup = "text",
+        near_threshold: float | None = None,
         job_id: str | None = None,
         name: str | None = None,
         result_ttl: float | timedelta = DEFAULT_RESULT_TTL_S,
@@ -134,7 +147,23 @@ class Client:
             tier: "interactive" goes before "batch".
             deadline: Seconds from now, or a moment (a datetime with a zone), after which answers
                 are not wanted any more.
-            truncate: "head" keeps the beginning of a document that is too long; "refuse" fails it.
+            truncate: What becomes of a document that is too long for the model. "semantic" keeps
+                its beginning, up to the end of a paragraph or sentence; "head", "tail" and "middle"
+                keep that part, exact to the token; "key_information" keeps title, headings and the
+                sentences that matter most for the prompt; "split" answers it in parts, then
+                combines their answers into one; "refuse" fails it. The result's `truncation` or
+                `division` tells what was done.
+            max_document_tokens: A document with more tokens counts as too long, whatever fits.
+            combine_prompt: What to ask about the answers to the parts of a document that was split;
+                `{document}` marks their place. By default derived from the prompt.
+            rules: What to do about findings in a document, by the rule's id: "allow", "flag",
+                "repair" or "reject"; docs/preprocessing.md lists the rules and their defaults.
+            dedup: Which documents may share an answer, if all that is asked is the same as well:
+                those of the same "text" (up to its Unicode normal form, line ends and trailing line
+                breaks), those that are "exact" copies to the model's token, or "off".
+            near_threshold: From which similarity on, 0.5 to 1, an almost equal earlier document's
+                answer may be taken, unless the two differ in a number, a name or a date. By default
+                never; the result's `near` names the earlier document all the same.
             job_id: Names the job, for coming back to it; made up if not given.
             name: For people.
             result_ttl: How long results are kept after the job ended, in seconds.
@@ -165,6 +194,7 @@ class Client:
             SpecBook,
             check_job_id,
             check_name,
+            check_tenant,
             check_tier,
             deadline_at,
             seconds,
@@ -185,6 +215,11 @@ class Client:
                 "stop": stop,
                 "seed": seed,
                 "truncate": truncate,
+                "max_document_tokens": max_document_tokens,
+                "combine_prompt": combine_prompt,
+                "rules": rules,
+                "dedup": dedup,
+                "near_threshold": near_threshold,
             }
         )
         terms = Terms(
@@ -195,6 +230,7 @@ class Client:
             name=check_name(name),
             waits_when_full=on_full == "wait",
             max_document_bytes=self._max_document_bytes,
+            tenant=check_tenant(self._tenant),
         )
         items = items_of(documents, self._max_document_bytes)
         # a job that was named may be there already, in the shard where it was begun

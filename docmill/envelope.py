@@ -30,6 +30,7 @@ class Terms:
     name: str | None
     waits_when_full: bool
     max_document_bytes: int
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,8 @@ class Envelopes:
             fields["deadline_at"] = self._terms.deadline_at
         if source is not None:
             fields["source"] = dict(source)
+        if self._terms.tenant:
+            fields["tenant"] = self._terms.tenant
         return request_id, msgpack.packb(fields)
 
 

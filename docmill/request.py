@@ -1,7 +1,8 @@
 """What is asked about each document: from a caller's arguments to wire specs.
 
-Decides where the document goes in the prompt and which parameters are acceptable; knows neither
-queues nor files. May import docmill.wire and docmill.errors.
+Decides where the document goes in the prompt, which parameters are acceptable and what holds where
+a caller says nothing; knows neither queues nor files. May import docmill.wire, docmill.rules and
+docmill.errors.
 """
 
 import re
@@ -16,14 +17,21 @@ from pydantic import ValidationError
 from docmill.errors import JobRejected
 from docmill.intake.base import OPTIONS
 from docmill.keys import TIERS
+from docmill.rules import check_policies
 from docmill.wire import Message, Spec
 
 #: Marks the document's place in a prompt or message.
 PLACE = "{document}"
 
+#: What holds unless a caller says otherwise; the wire's own defaults are what the first ones meant.
+DEFAULTS: Mapping[str, Any] = {"truncate": "semantic", "dedup": "text"}
+
+#: Belong together: a document that brings one of them asks a question of its own.
+_QUESTION = ("prompt", "messages", "combine_prompt")
 _ROLES = ("system", "user", "assistant")
 _JOB_ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _MAX_SPECS_KEPT = 4096
+_MAX_TENANT_BYTES = 128
 #: More seconds than that are a moment that was passed for a duration.
 _LONGEST_DEADLINE_S = 10 * 365 * 86400.0
 
@@ -42,15 +50,16 @@ class SpecBook:
     """The specs of one submission, each built, checked and encoded once.
 
     Args:
-        defaults: The job's own options; a document's options take precedence over them, except
-            that a model named here is the one used.
+        defaults: The job's own options; a document's options take precedence over them (a rule's
+            policy over the same rule's), except that a model named here is the one used.
     """
 
     def __init__(self, defaults: Mapping[str, Any]) -> None:
         self._defaults = {name: value for name, value in defaults.items() if value is not None}
         self._known: dict[bytes, EncodedSpec] = {}
-        build_spec({"prompt": PLACE} | self._defaults)  # refuses what no document could use
         has_prompt = "prompt" in self._defaults or "messages" in self._defaults
+        placeholder = {} if has_prompt else {"prompt": PLACE}
+        build_spec(placeholder | self._defaults)  # refuses what no document could use
         self._default = self._encode({}) if has_prompt else None
 
     @property
@@ -81,8 +90,12 @@ class SpecBook:
     def _encode(self, options: Mapping[str, Any]) -> EncodedSpec:
         asked = {name: value for name, value in options.items() if value is not None}
         base = self._defaults
-        if "prompt" in asked or "messages" in asked:
-            base = {k: v for k, v in base.items() if k not in ("prompt", "messages")}
+        if not asked.keys().isdisjoint(_QUESTION[:2]):
+            base = {name: value for name, value in base.items() if name not in _QUESTION}
+        if asked.get("truncate", "split") != "split":
+            base = {name: value for name, value in base.items() if name != "combine_prompt"}
+        if "rules" in asked:
+            asked["rules"] = {**base.get("rules", {}), **check_policies(asked["rules"])}
         forced = {"model": base["model"]} if "model" in base else {}
         spec = build_spec(base | asked | forced)
         return EncodedSpec(spec.digest(), spec.encode())
@@ -94,15 +107,21 @@ def build_spec(options: Mapping[str, Any]) -> Spec:
     Raises:
         JobRejected: One line that names the parameter and the problem.
     """
-    fields = dict(options)
+    fields = {**DEFAULTS, **options}
     unknown = sorted(set(fields).difference(OPTIONS))
     if unknown:
         raise JobRejected(f"unknown option {unknown[0]!r}; known are {', '.join(OPTIONS)}")
-    messages = place_document(fields.pop("prompt", None), fields.pop("messages", None))
+    fields["messages"] = place_document(fields.pop("prompt", None), fields.pop("messages", None))
+    if "combine_prompt" in fields:
+        fields["combine"] = _combination(fields.pop("combine_prompt"), fields["truncate"])
     if "stop" in fields:
         fields["stop"] = _stop_strings(fields["stop"])
+    if "rules" in fields:
+        fields["rules"] = check_policies(fields["rules"])
+    if "near_threshold" in fields and fields["dedup"] == "off":
+        raise JobRejected("near_threshold allows to share answers, which dedup='off' forbids")
     try:
-        spec = Spec.model_validate({**fields, "messages": messages}, strict=True)
+        spec = Spec.model_validate(fields, strict=True)
         spec.encode()
     except ValidationError as error:
         raise JobRejected(_first_problem(error)) from error
@@ -111,6 +130,17 @@ def build_spec(options: Mapping[str, Any]) -> Spec:
     except OverflowError as error:
         raise JobRejected("a number has more than 64 bits") from error
     return spec
+
+
+def _combination(prompt: Any, truncate: Any) -> tuple[Message, ...]:
+    if truncate != "split":
+        raise JobRejected(
+            f"combine_prompt is asked about the parts of a document: truncate must be 'split' for "
+            f"it, got {truncate!r:.40}"
+        )
+    if not isinstance(prompt, str):
+        raise JobRejected(f"combine_prompt must be text, got {type(prompt).__name__}")
+    return place_document(prompt, None)
 
 
 def _stop_strings(stop: Any) -> tuple[Any, ...]:
@@ -211,6 +241,17 @@ def check_name(name: Any) -> str | None:
     except (AttributeError, UnicodeEncodeError) as error:
         raise JobRejected(f"name must be text, got {name!a:.60}") from error
     return name if name is None else str(name)
+
+
+def check_tenant(tenant: Any) -> str:
+    """Return the tenant, or raise JobRejected if it is no text of at most 128 bytes."""
+    try:
+        size = len(tenant.encode())
+    except (AttributeError, UnicodeEncodeError) as error:
+        raise JobRejected(f"tenant must be text, got {tenant!a:.60}") from error
+    if size > _MAX_TENANT_BYTES:
+        raise JobRejected(f"tenant of {size} bytes is longer than {_MAX_TENANT_BYTES}")
+    return str(tenant)
 
 
 def check_tier(tier: Any) -> str:

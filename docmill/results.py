@@ -17,7 +17,7 @@ from docmill.errors import (
     ResultExpired,
     from_code,
 )
-from docmill.report import Truncation
+from docmill.report import Division, Finding, Near, Report, Truncation
 from docmill.wire import Body, Failure, Header, Outcome, Timings, Usage
 
 #: How an answer came about: computed for this document; shared with one that was being computed;
@@ -36,6 +36,8 @@ class Result:
     """One document's answer, or why it has none.
 
     `finished_at` is in UNIX seconds. `source` says where the document came from, as intake saw it.
+    `truncation` tells what was cut, `division` that it was answered in parts, `findings` what rules
+    found in it (`warnings` are their ids), and `near` which earlier document says almost the same.
     `spec` is the digest of what was asked: prompt and parameters, without the document. `cursor` is
     its place among the job's results, for `Job.results(after=…)`.
     """
@@ -49,6 +51,9 @@ class Result:
     usage: Usage = field(default_factory=Usage)
     timings: Timings = field(default_factory=Timings)
     truncation: Truncation | None = None
+    division: Division | None = None
+    findings: tuple[Finding, ...] = ()
+    near: Near | None = None
     warnings: tuple[str, ...] = ()
     model: str | None = None
     model_version: str | None = None
@@ -87,6 +92,9 @@ class Result:
             )
         body = _read_body(fields.get(b"b") or (shared_body if b"s" in fields else b""))
         shared = fields.get(b"d", b"run").decode(errors="replace")
+        # services that knew no reports put into the body what they had to say
+        report = header.report or Report(truncation=body.truncation)
+        warnings = report.warnings if header.report else body.warnings
         return cls(
             custom_id=header.custom_id,
             outcome=body.outcome,
@@ -96,8 +104,11 @@ class Result:
             finish_reason=body.finish_reason,
             usage=body.usage,
             timings=body.timings,
-            truncation=body.truncation,
-            warnings=body.warnings,
+            truncation=report.truncation,
+            division=report.division,
+            findings=report.findings,
+            near=report.near,
+            warnings=warnings,
             model=body.model,
             model_version=body.model_version,
             config_version=body.config_version,
@@ -180,6 +191,9 @@ class Result:
             "shared": self.shared,
             "timings": self.timings.model_dump(),
             "truncation": self.truncation and self.truncation.model_dump(),
+            "division": self.division and self.division.model_dump(),
+            "findings": [finding.model_dump() for finding in self.findings],
+            "near": self.near and self.near.model_dump(),
             "warnings": list(self.warnings),
             "model_version": self.model_version,
             "config_version": self.config_version,
@@ -210,6 +224,9 @@ class Result:
             "shared": extras.get("shared", "run"),
             "timings": Timings(**extras.get("timings", {})),
             "truncation": Truncation(**extras["truncation"]) if "truncation" in extras else None,
+            "division": Division(**extras["division"]) if "division" in extras else None,
+            "findings": tuple(Finding(**finding) for finding in extras.get("findings", ())),
+            "near": Near(**extras["near"]) if "near" in extras else None,
             "warnings": tuple(extras.get("warnings", ())),
             "model_version": extras.get("model_version"),
             "config_version": extras.get("config_version"),

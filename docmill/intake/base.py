@@ -14,10 +14,15 @@ MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 
 #: What a document may ask for itself, instead of what its job asks; docmill.request checks it.
 OPTIONS = (
+    "combine_prompt",
+    "dedup",
+    "max_document_tokens",
     "max_tokens",
     "messages",
     "model",
+    "near_threshold",
     "prompt",
+    "rules",
     "seed",
     "stop",
     "temperature",

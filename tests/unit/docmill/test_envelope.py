@@ -57,6 +57,16 @@ def test_headers_are_what_the_wire_record_writes(
     assert envelope.args[4] == header.spec
 
 
+def test_a_tenant_travels_with_each_document() -> None:
+    """Also with those that were refused; without one the header does not grow."""
+    named, unnamed = envelopes(tenant="north"), envelopes()
+    document, refusal = Document("a", "x"), Refusal("b", Reason.BAD_LINE, "cut")
+
+    assert "north" == header_of(named.make(document, "1")).tenant
+    assert "north" == header_of(named.make(refusal, "2")).tenant
+    assert b"tenant" not in unnamed.make(document, "1").args[2]
+
+
 def test_a_spec_travels_once() -> None:
     """Later documents name it by its digest alone."""
     maker = envelopes()

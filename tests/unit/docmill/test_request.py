@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from docmill.errors import JobRejected
-from docmill.request import SpecBook, build_spec, deadline_at, place_document, seconds
+from docmill.request import (
+    SpecBook,
+    build_spec,
+    check_tenant,
+    deadline_at,
+    place_document,
+    seconds,
+)
+from docmill.rules import RULES
 from docmill.wire import Spec
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -91,6 +99,83 @@ def test_own_messages_replace_the_job_s_prompt() -> None:
     spec = Spec.decode(book.spec({"messages": [{"role": "user", "content": "Own"}]}).data)
 
     assert ("Own\n\n", None) == spec.messages[0].content
+
+
+def test_a_job_may_ask_messages() -> None:
+    """Given for all documents, they are asked about each."""
+    book = SpecBook({"messages": [{"role": "user", "content": "Sum up"}]})
+
+    assert ("Sum up\n\n", None) == Spec.decode(book.spec().data).messages[0].content
+
+
+def test_the_client_means_more_than_the_wire_assumes() -> None:
+    """A long document ends at a boundary, and equal texts share; the wire's defaults are older."""
+    spec = build_spec({"prompt": "P"})
+
+    assert ("semantic", "text") == (spec.truncate, spec.dedup)
+    wire = Spec(messages=spec.messages)
+    assert ("head", "exact") == (wire.truncate, wire.dedup)
+
+
+def test_parts_have_a_question_of_their_own() -> None:
+    """What is asked about a split document's answers has a place for them."""
+    spec = build_spec({"prompt": "P", "truncate": "split", "combine_prompt": "Join {document}."})
+
+    assert ("Join ", None, ".") == spec.combine[0].content
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"combine_prompt": "Join"}, "truncate must be 'split' for it, got 'semantic'"),
+        ({"combine_prompt": 5, "truncate": "split"}, "combine_prompt must be text"),
+        ({"truncate": "tial"}, "truncate: Input should be 'refuse'"),
+        ({"truncate": 5}, "truncate: Input should be"),
+        ({"max_document_tokens": 0}, "max_document_tokens: .* greater than or equal to 1"),
+        ({"dedup": "near"}, "dedup: Input should be 'off'"),
+        ({"near_threshold": 0.2}, "near_threshold: .* greater than or equal to 0.5"),
+        ({"near_threshold": 0.9, "dedup": "off"}, "which dedup='off' forbids"),
+        ({"rules": "control_characters"}, "rules must map rules to policies, got str"),
+        ({"rules": {"no_such": "flag"}}, "there is no rule 'no_such'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(options: dict[str, Any], words: str) -> None:
+    """The parameter and the problem are named."""
+    with pytest.raises(JobRejected, match=words):
+        build_spec({"prompt": "P", **options})
+
+
+def test_a_document_s_own_question_has_own_parts() -> None:
+    """The job's way to combine belongs to the job's prompt, and to documents that are split."""
+    book = SpecBook({"prompt": "P", "truncate": "split", "combine_prompt": "Join"})
+
+    def combines(options: dict[str, Any]) -> bool:
+        return bool(Spec.decode(book.spec(options).data).combine)
+
+    assert combines({"max_tokens": 5})
+    assert not combines({"prompt": "Own"})
+    assert not combines({"truncate": "head"})
+
+
+def test_a_document_s_policies_join_its_job_s() -> None:
+    """Those for other rules stay; for the same rule the document's counts."""
+    first, second = RULES[:2]
+    book = SpecBook({"prompt": "P", "rules": {first: "reject", second: "allow"}})
+
+    spec = Spec.decode(book.spec({"rules": {second: "flag"}}).data)
+
+    assert {first: "reject", second: "flag"} == spec.rules
+
+
+@pytest.mark.parametrize(("tenant", "words"), [(5, "must be text"), ("\ud800", "must be text")])
+def test_a_tenant_is_a_short_text(tenant: Any, words: str) -> None:
+    """It travels with each document."""
+    assert "" == check_tenant("")
+    assert "Müller & Co" == check_tenant("Müller & Co")
+    with pytest.raises(JobRejected, match=words):
+        check_tenant(tenant)
+    with pytest.raises(JobRejected, match="129 bytes is longer than 128"):
+        check_tenant("x" * 129)
 
 
 def test_memory_for_specs_is_bounded() -> None:

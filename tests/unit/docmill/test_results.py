@@ -14,7 +14,7 @@ from docmill.errors import (
     NonFiniteLogits,
     Reason,
 )
-from docmill.report import Truncation
+from docmill.report import Division, Finding, Near, Report, Truncation
 from docmill.results import Result
 from docmill.results_file import read_results, write_results
 from docmill.wire import Body, Failure, Header, Timings, Usage
@@ -38,12 +38,19 @@ ANSWER = Body(
     model_version="v",
     config_version="c",
 )
+REPORT = Report(
+    findings=(Finding(rule="bidi_overrides", action="repair", count=2, at=7),),
+    truncation=Truncation(policy="tail", original_tokens=9, kept_tokens=8, dropped=((0, 4),)),
+    near=Near(custom_id="b", job_id="k", similarity=0.93, is_reused=True),
+    division=Division(parts=3, rounds=2, prompt_tokens=50, completion_tokens=5),
+)
 FAILURE = Body(outcome="failed", error=Failure(code="bad_line", message="cut", line=3))
 
 
-def result(body: Body = ANSWER, how: bytes = b"run") -> Result:
+def result(body: Body = ANSWER, how: bytes = b"run", report: Report | None = None) -> Result:
     """Return a result as it is read from a stream."""
-    fields = {b"h": HEADER.encode(), b"b": body.encode(), b"d": how}
+    header = HEADER.model_copy(update={"report": report})
+    fields = {b"h": header.encode(), b"b": body.encode(), b"d": how}
     return Result.from_wire(b"1796024866123-0", fields)
 
 
@@ -81,9 +88,10 @@ def test_a_failure_reads_like_a_batch_error() -> None:
 
 @pytest.mark.parametrize("body", [ANSWER, FAILURE, Body(outcome="expired"), Body(text="")])
 @pytest.mark.parametrize("how", [b"run", b"cached"])
-def test_a_record_reads_back_as_it_was(body: Body, how: bytes) -> None:
+@pytest.mark.parametrize("report", [None, REPORT, Report(findings=REPORT.findings)])
+def test_a_record_reads_back_as_it_was(body: Body, how: bytes, report: Report | None) -> None:
     """Nothing is lost on the way through a file, whatever the outcome."""
-    written = result(body, how)
+    written = result(body, how, report)
 
     read = Result.from_openai(json.loads(written.to_json()))
 
@@ -92,6 +100,24 @@ def test_a_record_reads_back_as_it_was(body: Body, how: bytes) -> None:
         assert ("expired", "job_failed") == (read.outcome, read.error.code)
     else:
         assert written == read
+
+
+def test_a_report_is_the_document_s_own() -> None:
+    """It comes with the header: of an answer that is shared, each document has its own report."""
+    read = result(report=REPORT)
+
+    assert (REPORT.truncation, REPORT.division) == (read.truncation, read.division)
+    assert (REPORT.findings, REPORT.near) == (read.findings, read.near)
+    assert ("bidi_overrides",) == read.warnings
+    nothing = result(report=Report())
+    assert (None, ()) == (nothing.truncation, nothing.warnings)
+
+
+def test_services_without_reports_are_understood() -> None:
+    """What was cut and found then stands in the body."""
+    read = result()
+
+    assert (ANSWER.truncation, ("w",), ()) == (read.truncation, read.warnings, read.findings)
 
 
 def test_a_record_is_one_line_for_every_reader() -> None:
