@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from docmill.errors import Reason
-from docmill.wire import Failure, Prepared, Spec
+from docmill.wire import Failure, Header, Prepared, Spec
 from preprocess import checks, template, truncate
 from preprocess.base import Ready, Refused, Submission, TemplateRefusal, Tokenizer, Tokens
 from preprocess.fingerprint import Fingerprints
@@ -65,7 +65,7 @@ class Preprocessor:
         self._tokenizer = tokenizer
         self._served = served
         self._clock = clock
-        self._plans: OrderedDict[tuple[str, date], _Plan | Failure] = OrderedDict()
+        self._plans: OrderedDict[tuple[str, str, date], _Plan | Failure] = OrderedDict()
 
     def prepare(self, batch: Sequence[Submission], now: float) -> list[Ready | Refused]:
         """Return the verdict on each document, in the order of the batch.
@@ -107,7 +107,7 @@ class Preprocessor:
                 "and it is asked whatever the documents name)"
             )
             return Refused(Failure(code=Reason.UNKNOWN_MODEL, message=message))
-        plan = self._plan(header.spec, spec, moment)
+        plan = self._plan(header, spec, moment)
         if isinstance(plan, Failure):
             return Refused(plan)
         text = checks.read(submission.document, header.encoding, self._served.max_document_bytes)
@@ -115,28 +115,30 @@ class Preprocessor:
             return Refused(text)
         return _Checked(at, submission, plan, text)
 
-    def _plan(self, digest: str, spec: Spec, moment: datetime) -> _Plan | Failure:
+    def _plan(self, header: Header, spec: Spec, moment: datetime) -> _Plan | Failure:
         """Return the spec's plan; made anew each day, because a template may write the date."""
-        key = (digest, moment.date())
+        key = (header.spec, header.tenant, moment.date())
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = self._make_plan(spec, moment)
+            plan = self._plans[key] = self._make_plan(spec, header.tenant, moment)
             if len(self._plans) > _MAX_PLANS:
                 self._plans.popitem(last=False)
         return plan
 
-    def _make_plan(self, spec: Spec, moment: datetime) -> _Plan | Failure:
+    def _make_plan(self, spec: Spec, tenant: str, moment: datetime) -> _Plan | Failure:
         try:
             prompt = template.build(spec, self._tokenizer, moment)
         except TemplateRefusal as error:
             return Failure(code=Reason.BAD_REQUEST, message=str(error))
         room = truncate.Room(self._served.context_len, len(prompt), spec.max_tokens)
+        leading, trailing = _pack(prompt.leading), _pack(prompt.trailing)
+        version = self._served.model_version
         return room.shortage() or _Plan(
-            leading=_pack(prompt.leading),
-            trailing=_pack(prompt.trailing),
+            leading=leading,
+            trailing=trailing,
             prefix_len=len(prompt.leading),
             room=room,
-            fingerprints=Fingerprints(spec, self._served.model_version),
+            fingerprints=Fingerprints(spec, version, tenant, leading, trailing),
         )
 
     def _encode(self, texts: Sequence[str]) -> Iterator[Tokens | None]:
@@ -160,13 +162,14 @@ class Preprocessor:
         if isinstance(cut, Failure):
             return Refused(cut)
         kept = tokens[: cut.kept_tokens] if cut else tokens
-        prompt = b"".join((plan.leading, _pack(kept), plan.trailing))
+        document = _pack(kept)
+        prompt = b"".join((plan.leading, document, plan.trailing))
         warnings = self._warnings(item.text)
         prepared = Prepared(
             tokens=prompt,
             prefix_len=plan.prefix_len,
             document_len=len(kept),
-            fingerprint=plan.fingerprints.of(prompt, cut, warnings),
+            fingerprint=plan.fingerprints.of(document, None if cut else item.text.text),
             max_tokens=spec.max_tokens,
             temperature=spec.temperature,
             top_p=spec.top_p,
