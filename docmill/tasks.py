@@ -26,7 +26,8 @@ MAX_ENDED = 1000
 class Task(Record):
     """One task: what is asked for, and how far it is. Moments are UNIX seconds.
 
-    `ingest` reads `paths` into the job, asking `options`; `export` writes the job's results to the
+    `ingest` reads `paths` into the job as `reading` says (the arguments of `docmill.read`), asking
+    `options` on behalf of `tenant`; `export` writes the job's results to the
     one path, once the job has ended unless `is_partial`. All paths lie below the service's folder
     of files. `holder` is the consumer that does it or did it last, `run` names that attempt, and
     `num_runs` counts those that began.
@@ -37,6 +38,8 @@ class Task(Record):
     job_id: str
     paths: tuple[str, ...]
     options: dict[str, Any] = Field(default_factory=dict)
+    reading: dict[str, str] = Field(default_factory=dict)
+    tenant: str = ""
     tier: str = "batch"
     is_partial: bool = False
     asked_at: float
@@ -56,7 +59,7 @@ class Task(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, for JSON."""
-        return self.model_dump(mode="json", exclude={"options", "run"})
+        return self.model_dump(mode="json", exclude={"options", "reading", "run"})
 
 
 def new_task_id(now: datetime) -> str:

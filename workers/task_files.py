@@ -25,6 +25,9 @@ from docmill.tasks import Task
 #: How long a read of results that are there already may take.
 _AT_ONCE_S = 0.2
 
+#: What a task may say about how files are read.
+_READING = ("encoding", "text_column", "id_column")
+
 #: Told how far a task is, often; may raise what ends it.
 Note = Callable[[dict[str, int]], None]
 
@@ -55,9 +58,9 @@ def ingest(
         IntakeError, JobRejected, JobCancelled: The task cannot be done like this.
         BrokerUnavailable: Redis was away for long; running it again goes on.
     """
-    unknown = sorted(set(task.options).difference(OPTIONS))
-    if unknown:
-        raise JobRejected(f"unknown option {unknown[0]!r}; known are {', '.join(OPTIONS)}")
+    for given, known in ((task.options, OPTIONS), (task.reading, _READING)):
+        if unknown := sorted(set(given).difference(known)):
+            raise JobRejected(f"unknown option {unknown[0]!r}; known are {', '.join(known)}")
     counts = {"read": 0, "refused": 0}
 
     def counted(items: Iterable[Item]) -> Iterator[Item]:
@@ -67,7 +70,10 @@ def ingest(
             note(counts)
             yield item
 
-    items = intake.read(task.paths, inside=files_dir, max_document_bytes=max_document_bytes)
+    reading: dict[str, Any] = dict(task.reading)
+    items = intake.read(
+        task.paths, inside=files_dir, max_document_bytes=max_document_bytes, **reading
+    )
     asked: dict[str, Any] = {**task.options, "tier": task.tier}
     job = client.submit(counted(items), job_id=task.job_id, **asked)
     return counts | {"submitted": job.status().submitted}

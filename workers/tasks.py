@@ -179,7 +179,10 @@ class Tasks:
         assert settings.redis_url is not None
         url = settings.redis_url.get_secret_value()
         with Client(
-            url, settings.namespace, max_document_bytes=settings.max_document_bytes
+            url,
+            settings.namespace,
+            max_document_bytes=settings.max_document_bytes,
+            tenant=task.tenant,
         ) as client:
             if task.kind == "ingest":
                 return ingest(client, task, files_dir, note, settings.max_document_bytes)

@@ -15,6 +15,7 @@ from docmill.cli import ask, dead, options, steer
 from docmill.cli.address import DEFAULT_NAMESPACE
 from docmill.cli.exit import PLAIN_TABLE, RESULTS_TABLE, SUBMIT_TABLE, TABLE, UP_TABLE
 from docmill.cli.group import Commands
+from docmill.cli.shared import question, reading, takes
 
 app = typer.Typer(
     cls=Commands,
@@ -54,6 +55,7 @@ def docmill(
 
 
 @app.command(epilog=TABLE)
+@takes(question=question, reading=reading)
 def run(
     inputs: options.Inputs,
     output: Annotated[
@@ -66,18 +68,16 @@ def run(
             "- is standard output.",
         ),
     ],
-    prompt: options.Prompt = None,
-    max_tokens: options.MaxTokens = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    stop: options.Stop = None,
-    seed: options.Seed = None,
-    truncate: options.Truncate = None,
+    question: dict[str, Any],
+    reading: dict[str, str],
     model: options.ServedModel = None,
     engine: options.EngineName = None,
     dtype: options.Dtype = None,
     threads: options.Threads = None,
     job_id: options.JobId = None,
+    name: options.Name = None,
+    deadline: options.Deadline = None,
+    result_ttl: options.ResultTtl = None,
     redis_url: options.RedisUrl = None,
     namespace: options.Namespace = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
@@ -96,7 +96,7 @@ def run(
 
         docmill run 'notes/**/*.md' -o - --prompt @prompt.txt --max-tokens 64 > answers.jsonl
     """
-    from docmill.cli.input import asked
+    from docmill.cli.input import Work
     from docmill.cli.run import Request
     from docmill.cli.run import run as run_here
 
@@ -104,17 +104,13 @@ def run(
     if to_stdout and as_json:
         raise typer.BadParameter("standard output takes either the results or --json")
     request = Request(
-        inputs=inputs,
-        output=None if to_stdout else output,
-        options=asked(
-            prompt,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            stop=stop,
-            seed=seed,
-            truncate=truncate,
+        work=Work(
+            inputs,
+            question,
+            reading,
+            _terms(name=name, deadline=deadline, result_ttl=result_ttl),
         ),
+        output=None if to_stdout else output,
         settings=_settings(
             model=model,
             engine=engine,
@@ -130,6 +126,10 @@ def run(
         is_debug=debug,
     )
     return run_here(request)
+
+
+def _terms(**terms: Any) -> dict[str, Any]:
+    return {name: value for name, value in terms.items() if value is not None}
 
 
 def _settings(*, model: str | None, state_dir: Path, **settings: Any) -> dict[str, Any]:
@@ -176,16 +176,12 @@ def up(
 
 
 @app.command(epilog=SUBMIT_TABLE)
+@takes(question=question, reading=reading)
 def submit(
     inputs: options.Inputs,
-    prompt: options.Prompt = None,
+    question: dict[str, Any],
+    reading: dict[str, str],
     model: options.Model = None,
-    max_tokens: options.MaxTokens = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    stop: options.Stop = None,
-    seed: options.Seed = None,
-    truncate: options.Truncate = None,
     tier: options.Tier = "batch",
     job_id: options.JobId = None,
     name: options.Name = None,
@@ -194,6 +190,7 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
     redis_url: options.RedisUrl = None,
     namespace: options.Namespace = None,
+    tenant: options.Tenant = "",
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
@@ -204,25 +201,18 @@ def submit(
 
     docmill submit papers/ --prompt "Summarize this." --redis-url rediss://me:secret@host:6380
     """
-    from docmill.cli.input import asked
+    from docmill.cli.input import Work
     from docmill.cli.jobs import Target
     from docmill.cli.submit import submit as send
 
-    question = asked(
-        prompt,
-        model=model,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        stop=stop,
-        seed=seed,
-        truncate=truncate,
+    work = Work(
+        inputs,
+        question | ({"model": model} if model else {}),
+        reading,
+        _terms(tier=tier, job_id=job_id, name=name, deadline=deadline, result_ttl=result_ttl),
     )
-    terms: dict[str, Any] = {"tier": tier, "job_id": job_id, "name": name, "deadline": deadline}
-    if result_ttl is not None:
-        terms["result_ttl"] = result_ttl
-    target = Target(redis_url, namespace, state_dir)
-    return send(target, inputs, question, terms, waits=wait, as_json=as_json)
+    target = Target(redis_url, namespace, state_dir, tenant)
+    return send(target, work, waits=wait, as_json=as_json)
 
 
 @app.command(epilog=PLAIN_TABLE)

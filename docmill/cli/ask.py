@@ -5,12 +5,13 @@ import typer.
 """
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from docmill.cli import options
 from docmill.cli.exit import PARTS_TABLE, PLAIN_TABLE
+from docmill.cli.shared import question, reading, takes
 
 ServicePaths = Annotated[
     list[str],
@@ -32,21 +33,18 @@ ServiceOutput = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until the service has done it.")]
 
 
+@takes(question=question, reading=reading)
 def ingest(
     paths: ServicePaths,
-    prompt: options.Prompt = None,
+    question: dict[str, Any],
+    reading: dict[str, str],
     model: options.Model = None,
-    max_tokens: options.MaxTokens = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    stop: options.Stop = None,
-    seed: options.Seed = None,
-    truncate: options.Truncate = None,
     tier: options.Tier = "batch",
     job_id: options.JobId = None,
     wait: Wait = False,
     redis_url: options.RedisUrl = None,
     namespace: options.Namespace = None,
+    tenant: options.Tenant = "",
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
@@ -60,21 +58,11 @@ def ingest(
         docmill ingest '2026/**/*.jsonl' --prompt @prompt.txt --wait
     """
     from docmill.cli import jobs, tasks
-    from docmill.cli.input import asked
 
-    question = asked(
-        prompt,
-        model=model,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        stop=stop,
-        seed=seed,
-        truncate=truncate,
-    )
-    target = jobs.Target(redis_url, namespace, state_dir)
+    asked = question | ({"model": model} if model else {})
+    target = jobs.Target(redis_url, namespace, state_dir, tenant)
     return tasks.ingest(
-        target, paths, question, tier=tier, job_id=job_id, waits=wait, as_json=as_json
+        target, paths, asked, reading, tier=tier, job_id=job_id, waits=wait, as_json=as_json
     )
 
 

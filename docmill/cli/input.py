@@ -7,6 +7,7 @@ becomes an error record when its turn comes. May import docmill.intake and docmi
 import contextlib
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,27 @@ from docmill.request import SpecBook
 _SAY_WHAT = 'say what to ask with --prompt "…" or --prompt @FILE'
 
 
-def asked(prompt: str | None, **options: Any) -> dict[str, Any]:
-    """Return what is asked about all documents: the options that were given, the prompt read."""
-    named = {"prompt": read_prompt(prompt), **options}
-    return {name: value for name, value in named.items() if value not in (None, [])}
-
-
-def documents(inputs: Sequence[str], options: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield what the inputs hold; a document without any prompt is refused, alone.
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be answered.
 
     Args:
         inputs: Files, folders and globs.
         options: What is asked about documents that do not say it themselves.
+        reading: How files are read, as arguments of `docmill.read`.
+        terms: What `Client.submit` takes beside the options.
     """
-    has_prompt = _has_prompt(options)
-    for item in intake.read(inputs):
+
+    inputs: Sequence[str]
+    options: Mapping[str, Any]
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    terms: Mapping[str, Any] = field(default_factory=dict)
+
+
+def documents(work: Work) -> Iterator[Item]:
+    """Yield what the inputs hold; a document without any prompt is refused, alone."""
+    has_prompt = _has_prompt(work.options)
+    for item in intake.read(work.inputs, **work.reading):
         yield item if has_prompt or not _is_unasked(item) else _unasked(item)
 
 
@@ -51,9 +58,7 @@ def _unasked(item: Item) -> Refusal:
     return Refusal(item.custom_id, Reason.BAD_REQUEST, message, item.source)
 
 
-def look_through(
-    inputs: Sequence[str], options: Mapping[str, Any], output: Path | None = None
-) -> Scan:
+def look_through(work: Work, output: Path | None = None) -> Scan:
     """Read all input once and refuse what could not run.
 
     Raises:
@@ -63,17 +68,17 @@ def look_through(
 
     Cost: One pass over the files; memory grows with the number of custom ids only.
     """
-    SpecBook(options)  # refuses what no document could use
-    for name in inputs:
+    SpecBook(work.options)  # refuses what no document could use
+    for name in work.inputs:
         _refuse_pipe(name)
-    found = scan_items(_checked(inputs, options, output))
+    found = scan_items(_checked(work, output))
     if found.duplicates:
         more = f" (and {found.num_duplicates - 1:,} more)" if found.num_duplicates > 1 else ""
         raise IntakeError(
             f"{found.duplicates[0]}{more}; nothing was run: give each document its own id"
         )
     if not found.count and not found.num_problems:
-        raise IntakeError(f"there are no documents in {', '.join(inputs)}")
+        raise IntakeError(f"there are no documents in {', '.join(work.inputs)}")
     return found
 
 
@@ -85,14 +90,12 @@ def _refuse_pipe(name: str) -> None:
             raise IntakeError(f"input {name} is no file and no folder: save its content to a file")
 
 
-def _checked(
-    inputs: Sequence[str], options: Mapping[str, Any], output: Path | None
-) -> Iterator[Item]:
-    has_prompt = _has_prompt(options)
+def _checked(work: Work, output: Path | None) -> Iterator[Item]:
+    has_prompt = _has_prompt(work.options)
     is_asked = False
     unasked: str | None = None
-    for item in intake.read(inputs):
-        if output is not None and _is_file(item, output, inputs):
+    for item in intake.read(work.inputs, **work.reading):
+        if output is not None and _is_file(item, output, work.inputs):
             raise IntakeError(f"output {output} is also an input: choose another --output")
         if not has_prompt and _is_unasked(item):
             unasked = unasked or item.custom_id
@@ -123,20 +126,13 @@ def check_service_input(paths: Sequence[str], options: Mapping[str, Any]) -> Non
         raise IntakeError(f"there is no prompt for {paths[0]}: {_SAY_WHAT}")
 
 
-def count_left(
-    inputs: Sequence[str],
-    options: Mapping[str, Any],
-    answered: Mapping[str, tuple[str, str | None]],
-    *,
-    output: str,
-) -> int:
+def count_left(work: Work, answered: Mapping[str, tuple[str, str | None]], *, output: str) -> int:
     """Count the documents without an answer, and make sure that the answers are to this question.
 
     Of which model they are does not matter, nor whether it was named.
 
     Args:
-        inputs: What will be run.
-        options: What is asked now.
+        work: What is asked now.
         answered: What was asked before, by custom id; see `resume.Earlier`.
         output: What to call the file that holds the answers.
 
@@ -144,14 +140,14 @@ def count_left(
         IntakeError: The answers are to another question.
     """
     num_left = 0
-    books: dict[str | None, SpecBook] = {None: SpecBook(options)}
-    for item in documents(inputs, options):
+    books: dict[str | None, SpecBook] = {None: SpecBook(work.options)}
+    for item in documents(work):
         spec, model = answered.get(item.custom_id, ("", None))
         num_left += item.custom_id not in answered
         if not spec or not isinstance(item, Document):
             continue
         if model not in books:
-            books[model] = SpecBook({**options, "model": model})
+            books[model] = SpecBook({**work.options, "model": model})
         if all(books[name].spec(item.options).digest != spec for name in {None, model}):
             raise IntakeError(
                 f"{output} holds answers to another prompt or other parameters: choose another "
@@ -160,8 +156,8 @@ def count_left(
     return num_left
 
 
-def read_prompt(prompt: str | None) -> str | None:
-    """Return the prompt, read from a file if it is `@FILE`.
+def read_prompt(prompt: str | None, option: str = "--prompt") -> str | None:
+    """Return the prompt that an option gives, read from a file if it is `@FILE`.
 
     Raises:
         IntakeError: The file cannot be read, or the prompt is empty.
@@ -170,7 +166,8 @@ def read_prompt(prompt: str | None) -> str | None:
         return None
     text = _read_prompt_file(Path(prompt[1:])) if prompt.startswith("@") else prompt
     if not text.strip():
-        raise IntakeError(f"the prompt is empty: {_SAY_WHAT}")
+        what = "the prompt" if option == "--prompt" else option
+        raise IntakeError(f'{what} is empty: say what to ask with {option} "…" or {option} @FILE')
     return text
 
 

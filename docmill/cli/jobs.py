@@ -33,6 +33,7 @@ class Target:
     redis_url: str | None
     namespace: str | None
     state_dir: Path
+    tenant: str = ""
 
     def client(self) -> Client:
         """Return a client whose Redis answers.
@@ -41,7 +42,7 @@ class Target:
             ConfigError: No service is known.
             BrokerUnavailable: Its Redis cannot be reached.
         """
-        client = Client(*self._address())
+        client = Client(*self._address(), tenant=self.tenant)
         client.ping()
         return client
 

@@ -13,6 +13,8 @@ import typer
 DEBUG = "docmill.debug"
 
 _ASK = "What is asked"
+_LONG = "What becomes of a document"
+_READ = "How files are read"
 _WHERE = "Where it runs"
 
 
@@ -36,8 +38,9 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="IN…",
-        help="Files, folders (their .txt and .md files) and quoted globs; a .jsonl file holds one "
-        'document a line: {"id": …, "text": …} or the OpenAI Batch format.',
+        help="Files, folders and quoted globs: .txt, .md, .html, .pdf, .docx; .csv and .tsv (a "
+        'document a row); .jsonl (one a line: {"id": …, "text": …} or the OpenAI Batch format); '
+        ".gz and .zst of these.",
         show_default=False,
     ),
 ]
@@ -95,9 +98,90 @@ Seed = Annotated[
 Truncate = Annotated[
     str | None,
     typer.Option(
-        metavar="head|refuse",
-        help="A document longer than the model's context: keep its head (default), or refuse it.",
-        rich_help_panel=_ASK,
+        metavar="POLICY",
+        help="Where a document is too long: semantic (default) keeps its beginning up to the end "
+        "of a paragraph or sentence; head, tail and middle keep that part to the token; "
+        "key_information keeps what matters most for the prompt; split answers it in parts and "
+        "combines their answers; refuse fails it.",
+        rich_help_panel=_LONG,
+    ),
+]
+MaxDocumentTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="A document with more tokens is too long, even if it fits the model.",
+        rich_help_panel=_LONG,
+    ),
+]
+CombinePrompt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT|@FILE",
+        help="With --truncate split: what to ask about the parts' answers; {document} marks their "
+        "place. By default made of the prompt.",
+        rich_help_panel=_LONG,
+    ),
+]
+Rule = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RULE=POLICY",
+        help="What to do where a rule finds something: allow, flag, repair or reject it; may be "
+        "given several times. docs/preprocessing.md lists the rules.",
+        rich_help_panel=_LONG,
+    ),
+]
+Dedup = Annotated[
+    str | None,
+    typer.Option(
+        metavar="text|exact|off",
+        help="Documents that share an answer: those of the same text (default), of the same "
+        "tokens, or none.",
+        rich_help_panel=_LONG,
+    ),
+]
+NearThreshold = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SIMILARITY",
+        help="Let almost equal documents share an answer from this similarity on, 0.5 to 1, unless "
+        "a number, name or date differs (default: never).",
+        rich_help_panel=_LONG,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Of text files: utf-8 (default), utf-16, cp1252, shift_jis …; never guessed.",
+        rich_help_panel=_READ,
+    ),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Of .csv and .tsv files: the column with the text (default: 'text', or the only one).",
+        rich_help_panel=_READ,
+    ),
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Of .csv and .tsv files: the column with the ids (default: 'id' or 'custom_id', or "
+        "the rows' numbers).",
+        rich_help_panel=_READ,
+    ),
+]
+Tenant = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="On whose behalf; no answer is shared between tenants.",
+        rich_help_panel=_WHERE,
+        show_default=False,
     ),
 ]
 Tier = Annotated[str, typer.Option(metavar="batch|interactive", help="interactive goes first.")]

@@ -18,7 +18,7 @@ from queue import Empty, Full, Queue
 from typing import Any
 
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
-from docmill.cli.input import count_left, documents, look_through
+from docmill.cli.input import Work, count_left, documents, look_through
 from docmill.cli.output import say, write_json, write_record
 from docmill.cli.resume import Earlier, OutputFile
 from docmill.cli.service_process import (
@@ -47,9 +47,8 @@ _TICK_S = 0.5
 class Request:
     """What the user asked for. `output` None writes to standard output."""
 
-    inputs: list[str]
+    work: Work
     output: Path | None
-    options: dict[str, Any]
     settings: dict[str, Any]
     state_dir: Path
     job_id: str | None = None
@@ -74,7 +73,7 @@ class Outcome:
 def run(request: Request) -> int:
     """Answer the documents and return the exit status: 0, or 1 when some have no answer."""
     began_at = time.monotonic()
-    found = look_through(request.inputs, request.options, request.output)
+    found = look_through(request.work, request.output)
     find_service()
     outcome = Outcome(found.count + found.num_problems)
     with ExitStack() as stack:
@@ -83,9 +82,9 @@ def run(request: Request) -> int:
             output = OutputFile(request.output)
             stack.callback(output.close)
         answered = output.earlier.answered if output else {}
-        num_left = count_left(
-            request.inputs, request.options, answered, output=request.shown_output
-        )
+        num_left = outcome.total
+        if answered:
+            num_left = count_left(request.work, answered, output=request.shown_output)
         outcome.skipped = outcome.total - num_left
         if outcome.skipped:
             say(
@@ -240,23 +239,21 @@ class Run:
     def _start_threads(self, event: Event) -> None:
         settings = self._request.settings
         client = Client(event.get("url") or settings["redis_url"], settings["namespace"])
-        options = self._request.options | {"model": event["model"]}
+        options = {**self._request.work.options, "model": event["model"]}
         if not settings.get("model"):
             del options["model"]  # lines that name another model are refused, not misled
         threading.Thread(target=self._submit, args=(client, options), daemon=True).start()
 
     def _submit(self, client: Client, options: dict[str, Any]) -> None:
-        waiting = (
-            item
-            for item in documents(self._request.inputs, self._request.options)
-            if item.custom_id not in self._answered
-        )
+        request = self._request
+        waiting = (item for item in documents(request.work) if item.custom_id not in self._answered)
         try:
             client.submit(
                 waiting,
-                job_id=self._request.job_id or new_job_id(datetime.now(UTC)),
+                job_id=request.job_id or new_job_id(datetime.now(UTC)),
                 on_open=self._follow,
                 **options,
+                **request.work.terms,
             )
         except Exception as error:  # noqa: BLE001 - the main thread must not wait for ever
             self._put("error", error)

@@ -3,12 +3,10 @@
 May import everything in docmill.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
-from docmill.cli.input import documents, look_through
+from docmill.cli.input import Work, documents, look_through
 from docmill.cli.jobs import Target, failures_of
 from docmill.cli.output import say, write_json, write_line
 from docmill.cli.overview import workers_of
@@ -19,31 +17,21 @@ from docmill.progress import counted
 from docmill.submission import Counts
 
 
-def submit(
-    target: Target,
-    inputs: list[str],
-    asked: dict[str, Any],
-    terms: Mapping[str, Any],
-    *,
-    waits: bool,
-    as_json: bool,
-) -> int:
+def submit(target: Target, work: Work, *, waits: bool, as_json: bool) -> int:
     """Submit documents as one job and print its id.
 
     Args:
         target: The service.
-        inputs: Files, folders and globs.
-        asked: What is asked about each document.
-        terms: What `Client.submit` takes beside it.
+        work: The documents, and what is asked about them.
         waits: Whether to wait for the job's end.
         as_json: Whether to tell it to a program.
     """
-    look_through(inputs, asked)
+    look_through(work)
     sending = _Sending(is_told=not as_json)
     with target.client() as client:
         _warn_without_workers(target)
         try:
-            job = sending.send(client, inputs, asked, terms)
+            job = sending.send(client, work)
             status = job.wait() if waits else job.status()
         except KeyboardInterrupt:
             sending.tell_interrupted()
@@ -70,20 +58,14 @@ class _Sending:
         self._job_id = ""
         self._is_sent = False
 
-    def send(
-        self,
-        client: Client,
-        inputs: list[str],
-        asked: Mapping[str, Any],
-        terms: Mapping[str, Any],
-    ) -> Job:
+    def send(self, client: Client, work: Work) -> Job:
         job = client.submit(
-            documents(inputs, asked),
+            documents(work),
             progress=True,
             on_open=self._note_job,
             on_progress=self._note_counts,
-            **asked,
-            **terms,
+            **work.options,
+            **work.terms,
         )
         self._is_sent = True
         return job

@@ -19,7 +19,7 @@ from docmill.errors import JobError, JobNotFound
 from docmill.job import Job
 from docmill.link import Link
 from docmill.progress import counted, show_progress
-from docmill.request import SpecBook, check_job_id, check_tier
+from docmill.request import SpecBook, check_job_id, check_tenant, check_tier
 from docmill.shards import Shards
 from docmill.tasks import Task, ask, find, list_tasks, new_task_id
 
@@ -32,6 +32,7 @@ def ingest(
     target: Target,
     paths: list[str],
     asked: dict[str, Any],
+    reading: dict[str, str],
     *,
     tier: str,
     job_id: str | None,
@@ -48,6 +49,8 @@ def ingest(
         job_id=new_job_id(now) if job_id is None else check_job_id(job_id),
         paths=tuple(paths),
         options=asked,
+        reading=reading,
+        tenant=check_tenant(target.tenant),
         tier=check_tier(tier),
         asked_at=now.timestamp(),
     )

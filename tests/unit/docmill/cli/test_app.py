@@ -58,6 +58,32 @@ UNUSABLE = {
     "empty prompt": (_write("a.txt", "x"), ["a.txt", "-p", ""], ["the prompt is empty"]),
     "bad top-p": (_write("a.txt", "x"), ["a.txt", "--top-p", "0"], ["top_p", "greater than 0"]),
     "bad truncate": (_write("a.txt", "x"), ["a.txt", "--truncate", "tial"], ["truncate", "tial"]),
+    "bad threshold": (
+        _write("a.txt", "x"),
+        ["a.txt", "--near-threshold", "0.1"],
+        ["near_threshold", "greater than or equal to 0.5"],
+    ),
+    "bad dedup": (_write("a.txt", "x"), ["a.txt", "--dedup", "near"], ["dedup", "near"]),
+    "unknown rule": (
+        _write("a.txt", "x"),
+        ["a.txt", "--rule", "no_such=flag"],
+        ["no rule 'no_such'"],
+    ),
+    "nothing to combine": (
+        _write("a.txt", "x"),
+        ["a.txt", "--combine-prompt", "Join."],
+        ["combine_prompt", "truncate must be 'split'"],
+    ),
+    "empty combine prompt": (
+        _write("a.txt", "x"),
+        ["a.txt", "--truncate", "split", "--combine-prompt", " "],
+        ["--combine-prompt is empty"],
+    ),
+    "unknown encoding": (
+        _write("a.txt", "x"),
+        ["a.txt", "--encoding", "utf-88"],
+        ["'utf-88' is not known"],
+    ),
     "foreign output": (
         lambda folder: [_write(name, "text\n")(folder) for name in ("a.txt", "out.jsonl")],
         ["a.txt"],

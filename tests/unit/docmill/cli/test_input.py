@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from docmill.cli.input import count_left, documents, look_through, read_prompt
+from docmill.cli.input import Work, count_left, documents, look_through, read_prompt
 from docmill.errors import IntakeError, Reason
 from docmill.intake import Document, Refusal
 from docmill.request import SpecBook
@@ -28,7 +28,7 @@ def _digest(options: dict[str, Any], own: dict[str, Any] | None = None) -> str:
 def test_bad_lines_do_not_stop_the_good_ones(tmp_path: Path) -> None:
     """A line that cannot be used is counted; what could run does."""
     inputs = _lines(tmp_path, {"id": "a", "text": "x"}, {"id": "b"})
-    found = look_through(inputs, ASKED)
+    found = look_through(Work(inputs, ASKED))
 
     assert (found.count, found.num_problems) == (1, 1)
 
@@ -36,8 +36,8 @@ def test_bad_lines_do_not_stop_the_good_ones(tmp_path: Path) -> None:
 def test_a_document_without_a_prompt_is_refused_alone(tmp_path: Path) -> None:
     """Beside documents with prompts of their own, one without becomes an error record."""
     inputs = _lines(tmp_path, {"id": "a", "text": "x"}, {"id": "b", "text": "x", "prompt": "Own?"})
-    found = look_through(inputs, {})
-    refused, taken = documents(inputs, {})
+    found = look_through(Work(inputs, {}))
+    refused, taken = documents(Work(inputs, {}))
 
     assert (found.count, found.num_problems) == (1, 1)
     assert isinstance(taken, Document)
@@ -51,7 +51,7 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "in.jsonl")
 
     with pytest.raises(IntakeError, match=r"in\.jsonl is no file and no folder"):
-        look_through([str(tmp_path / "in.jsonl")], ASKED)
+        look_through(Work([str(tmp_path / "in.jsonl")], ASKED))
 
 
 def test_answers_to_the_same_question_are_done(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_answers_to_the_same_question_are_done(tmp_path: Path) -> None:
     }
     first = dict(list(answered.items())[:1])
 
-    assert count_left(inputs, ASKED, answered, output="OUT") == 0
-    assert count_left(inputs, ASKED, first, output="OUT") == 1
+    assert count_left(Work(inputs, ASKED), answered, output="OUT") == 0
+    assert count_left(Work(inputs, ASKED), first, output="OUT") == 1
 
 
 def test_answers_to_another_question_are_not_taken_for_these(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_answers_to_another_question_are_not_taken_for_these(tmp_path: Path) -> 
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
     answered = {"a": (_digest({"prompt": "Translate."}), "m")}
     with pytest.raises(IntakeError, match=r"^OUT holds answers to another prompt or other"):
-        count_left(inputs, ASKED, answered, output="OUT")
+        count_left(Work(inputs, ASKED), answered, output="OUT")
 
 
 def test_answers_of_any_model_are_answers(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_answers_of_any_model_are_answers(tmp_path: Path) -> None:
     unnamed = {"a": (_digest(ASKED), "m")}
 
     assert [1, 1] == [
-        count_left(inputs, ASKED, answered, output="OUT") for answered in (named, unnamed)
+        count_left(Work(inputs, ASKED), answered, output="OUT") for answered in (named, unnamed)
     ]
 
 
@@ -90,7 +90,7 @@ def test_foreign_records_are_taken_as_they_are(tmp_path: Path) -> None:
     """A record that does not say what was asked counts as an answer."""
     inputs = _lines(tmp_path, {"id": "a", "text": "x"})
 
-    assert count_left(inputs, ASKED, {"a": ("", None)}, output="OUT") == 0
+    assert count_left(Work(inputs, ASKED), {"a": ("", None)}, output="OUT") == 0
 
 
 def test_a_prompt_is_text_or_a_file(tmp_path: Path) -> None:

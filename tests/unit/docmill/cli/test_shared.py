@@ -1,0 +1,65 @@
+"""Options that several commands take together."""
+
+import inspect
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from docmill.cli.app import app, run, submit
+from docmill.cli.ask import ingest
+from docmill.cli.shared import question, reading
+from docmill.request import build_spec
+from docmill.rules import RULES
+
+
+def test_a_command_has_the_options_of_its_groups() -> None:
+    """All that ask something take all that can be asked, and say the same of it."""
+    options = inspect.signature(question).parameters | inspect.signature(reading).parameters
+
+    for command in (run, submit, ingest):
+        taken = inspect.signature(command).parameters
+        assert {} == {
+            name: one
+            for name, one in options.items()
+            if taken[name] != one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        }
+        assert {"question", "reading"}.isdisjoint(taken)
+
+
+def test_a_question_is_what_the_client_takes() -> None:
+    """Options have the client's names, and one that is not given is not asked."""
+    asked = question(
+        prompt="Sum up.", truncate="split", combine_prompt="Join.", rule=[f"{RULES[0]}=flag"]
+    )
+    spec = build_spec(asked)
+
+    assert {"prompt", "truncate", "combine_prompt", "rules"} == set(asked)
+    assert ("split", {RULES[0]: "flag"}) == (spec.truncate, spec.rules)
+    assert ("Join.\n\n", None) == spec.combine[0].content
+
+
+def test_reading_is_what_intake_takes() -> None:
+    """As it is asked for on the command line, so it is called in Python."""
+    assert {} == reading()
+    assert {"encoding": "cp1252", "text_column": "body", "id_column": "key"} == reading(
+        encoding="cp1252", column="body", id_column="key"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [(["a"], "is no RULE=POLICY"), (["a=flag", "a=reject"], "a is given two policies")],
+)
+def test_a_policy_is_given_once_and_whole(rules: list[str], words: str) -> None:
+    """Half of one, or two for the same rule, are wrong usage."""
+    with pytest.raises(typer.BadParameter, match=words):
+        question(rule=rules)
+
+
+def test_wrong_usage_of_a_group_is_wrong_usage_of_the_command() -> None:
+    """It ends with status 2 and names the option."""
+    finished = CliRunner().invoke(app, ["submit", "a.txt", "--rule", "x"])
+
+    assert 2 == finished.exit_code
+    assert "RULE=POLICY" in finished.stderr
