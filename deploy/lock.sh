@@ -10,7 +10,7 @@ rm -rf "$venv"
 deploy/venv.sh "$venv"
 kept=$(grep -E '^(torch|async-timeout)==' constraints.txt)
 "$venv/bin/python" -m pip install --quiet "$(grep '^torch==' constraints.txt)" \
-  -e '.[worker,embedded,small-model,dev]'
+  -e '.[worker,documents,embedded,small-model,dev]'
 freeze() { "$venv/bin/python" -m pip freeze --exclude-editable --all; }
 {
   echo "# Every dependency, pinned: what the Makefile, CI and the image install. Regenerate with 'make lock'."

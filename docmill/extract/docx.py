@@ -1,0 +1,70 @@
+"""Word files: text as it would be printed with all changes accepted, as Markdown by way of HTML.
+
+May import mammoth.
+"""
+
+import zipfile
+from typing import Any
+from xml.etree import ElementTree
+
+import mammoth
+
+from docmill.errors import Reason
+from docmill.extract.base import Extract, NotExtracted, Order
+from docmill.extract.html import to_markdown
+
+_PICTURES = "word/media/"
+_CORE = "docProps/core.xml"
+_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+#: What opens an OLE container, which is what Word 97 files and locked files are.
+_OLE = b"\xd0\xcf\x11\xe0"
+
+
+def extract_docx(order: Order) -> Extract:
+    """Return a Word file as Markdown: headings, lists, tables, footnotes.
+
+    Raises:
+        NotExtracted: It is no Word file, is locked, or unpacks to too much.
+    """
+    _refuse_other_files(order)
+    with order.path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        _refuse_bombs(archive, order.max_file_bytes)
+        title = _title_of(archive)
+        file.seek(0)
+        page = mammoth.convert_to_html(
+            file, convert_image=_no_image, include_embedded_style_map=False
+        ).value
+    text = to_markdown(page, order.max_text_bytes)
+    if not text.strip():
+        raise NotExtracted(Reason.NO_TEXT, "it holds no text; are its pages pictures?")
+    return Extract(text, {"title": title})
+
+
+@mammoth.images.img_element
+def _no_image(image: Any) -> dict[str, str]:
+    return {}
+
+
+def _refuse_other_files(order: Order) -> None:
+    with order.path.open("rb") as file:
+        start = file.read(len(_OLE))
+    if start == _OLE:
+        problem = "it is a Word 97 file or locked with a password; save it as .docx without one"
+        raise NotExtracted(Reason.EXTRACTION, problem)
+
+
+def _refuse_bombs(archive: zipfile.ZipFile, limit: int) -> None:
+    """Refuse what its own headers say is too large; reading never gives more than they say."""
+    parts = (part for part in archive.infolist() if not part.filename.startswith(_PICTURES))
+    size = sum(part.file_size for part in parts)
+    if size > limit:
+        raise NotExtracted(
+            Reason.EXTRACTION, f"it unpacks to {size} bytes, more than the {limit} it may"
+        )
+
+
+def _title_of(archive: zipfile.ZipFile) -> str | None:
+    if _CORE not in archive.namelist():
+        return None
+    found = ElementTree.fromstring(archive.read(_CORE)).findtext(_TITLE)  # noqa: S314 # limits hold
+    return (found or "").strip()[:500] or None

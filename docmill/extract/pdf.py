@@ -1,0 +1,77 @@
+"""PDF: the text layer, page by page. Nothing is recognised in pictures.
+
+May import pypdfium2.
+"""
+
+from collections.abc import Iterator
+
+import pypdfium2
+
+from docmill.errors import Reason
+from docmill.extract.base import Extract, NotExtracted, Order, too_much_text
+
+#: How pdfium marks a hyphen at a line's end that the word goes on without.
+_SOFT_HYPHENS = dict.fromkeys(map(ord, "\x02\ufffe"))
+
+
+def extract_pdf(order: Order) -> Extract:
+    """Return the text of all pages, a blank line between two.
+
+    Raises:
+        NotExtracted: It is broken, locked, too long, or has no text layer.
+    """
+    with _opened(order) as document:
+        num_pages = len(document)
+        texts = list(_pages(document, order.max_text_bytes))
+        title = document.get_metadata_dict().get("Title", "").strip()
+    num_empty = sum(not text for text in texts)
+    if num_empty == num_pages:
+        raise NotExtracted(
+            Reason.NO_TEXT,
+            f"none of its {num_pages} pages has text; if they are scans, recognise them first "
+            "(ocrmypdf does) and submit what comes of it",
+        )
+    about = {
+        "title": title or None,
+        "pages": [1, num_pages],
+        "num_pages_without_text": num_empty or None,
+    }
+    return Extract("\n\n".join(filter(None, texts)) + "\n", about)
+
+
+def _opened(order: Order) -> pypdfium2.PdfDocument:
+    try:
+        return pypdfium2.PdfDocument(order.path)
+    except pypdfium2.PdfiumError as error:
+        if "password" in str(error).lower():
+            problem = "it is locked with a password; save it without one"
+        else:
+            problem = "it is no PDF, or a broken one"
+        raise NotExtracted(Reason.EXTRACTION, problem) from error
+
+
+def _pages(document: pypdfium2.PdfDocument, max_bytes: int) -> Iterator[str]:
+    left = max_bytes
+    for number in range(len(document)):
+        text = _page_text(document, number)
+        left -= len(text.encode())
+        if left < 0:
+            raise too_much_text(max_bytes)
+        yield text
+
+
+def _page_text(document: pypdfium2.PdfDocument, number: int) -> str:
+    try:
+        page = document[number]
+        text_page = page.get_textpage()
+        try:
+            found = str(text_page.get_text_bounded())
+        finally:
+            text_page.close()
+            page.close()
+    except pypdfium2.PdfiumError as error:
+        raise NotExtracted(
+            Reason.EXTRACTION, f"its page {number + 1} of {len(document)} cannot be read"
+        ) from error
+    lines = found.translate(_SOFT_HYPHENS).replace("\r\n", "\n").replace("\r", "\n")
+    return lines.strip()
