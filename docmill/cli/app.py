@@ -13,7 +13,14 @@ import typer
 from docmill._version import __version__
 from docmill.cli import ask, dead, options, steer
 from docmill.cli.address import DEFAULT_NAMESPACE
-from docmill.cli.exit import PLAIN_TABLE, RESULTS_TABLE, SUBMIT_TABLE, TABLE, UP_TABLE
+from docmill.cli.exit import (
+    CHECK_TABLE,
+    PLAIN_TABLE,
+    RESULTS_TABLE,
+    SUBMIT_TABLE,
+    TABLE,
+    UP_TABLE,
+)
 from docmill.cli.group import Commands
 from docmill.cli.shared import question, reading, takes
 
@@ -45,6 +52,10 @@ def docmill(
     All on this machine, from files to answers:
 
         docmill run papers/ -o answers.jsonl --prompt "Summarize this."
+
+    What would happen to them, without a model run:
+
+        docmill check papers/ --prompt "Summarize this."
 
     A service that stays, and jobs for it:
 
@@ -126,6 +137,35 @@ def run(
         is_debug=debug,
     )
     return run_here(request)
+
+
+@app.command(epilog=CHECK_TABLE)
+@takes(question=question, reading=reading)
+def check(
+    inputs: options.Inputs,
+    question: dict[str, Any],
+    reading: dict[str, str],
+    model: options.ServedModel = None,
+    engine: options.EngineName = None,
+    state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> int:
+    """Show what would happen to each document and why, without a model run.
+
+    Says of each document how long it is, whether it fits, what is cut or split, what was found in
+    it, and of which one it is a duplicate. Only the model's tokenizer is loaded. Without a prompt
+    the documents are taken as they are.
+
+        docmill check papers/ --prompt "Summarize this." --truncate split
+
+        docmill check reviews.csv --column body --json > what-happens.jsonl
+    """
+    from docmill.cli.check import check as tell
+    from docmill.cli.input import Work
+
+    settings = _settings(model=model, engine=engine, state_dir=state_dir)
+    return tell(Work(inputs, question, reading), settings, as_json=as_json)
 
 
 def _terms(**terms: Any) -> dict[str, Any]:

@@ -30,6 +30,13 @@ TABLE = _table(
     _SERVICE,
     _INTERRUPTED,
 )
+CHECK_TABLE = _table(
+    "0 every document would be answered",
+    "1 some would not (the output tells why)",
+    "2 wrong usage or unusable input",
+    _SERVICE,
+    _INTERRUPTED,
+)
 UP_TABLE = _table("0 ended by Ctrl-C", "2 wrong usage", _REDIS, f"{_SERVICE}, or has ended")
 SUBMIT_TABLE = _table(
     "0 all are submitted, and with --wait answered",

@@ -19,7 +19,7 @@ from docmill.results import Result
 RUNNER = CliRunner()
 DEAD = ("list", "show", "retry", "drop")
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    *((name,) for name in ("run", "up", "submit", "status", "results")),
+    *((name,) for name in ("run", "check", "up", "submit", "status", "results")),
     *((name,) for name in ("pause", "resume", "cancel", "retry")),
     *((name,) for name in ("ingest", "export", "tasks")),
     *(("dead", name) for name in DEAD),
@@ -208,7 +208,7 @@ def test_help_teaches(command: tuple[str, ...]) -> None:
     shown = RUNNER.invoke(app.app, [*command, "--help"]).output
 
     assert "Exit status" in shown
-    assert "--redis-url" in shown
+    assert ("--redis-url" in shown) == (command != ("check",))
     usage, _, rest = shown.partition("Usage: ")[2].partition("\n")
     assert command == ("status",) or f"docmill {' '.join(command)}" in rest, usage
 
@@ -281,8 +281,8 @@ def test_only_true_exit_statuses_are_promised(command: tuple[str, ...]) -> None:
     shown = " ".join(RUNNER.invoke(app.app, [*command, "--help"]).output.split())
     statuses = shown.partition("Exit status: ")[2]
 
-    assert (command[0] in ("run", "submit", "results")) == ("answer" in statuses)
-    assert (command[0] in ("run", "up")) == ("4 the service" in statuses)
+    assert (command[0] in ("run", "check", "submit", "results")) == ("answer" in statuses)
+    assert (command[0] in ("run", "check", "up")) == ("4 the service" in statuses)
     assert (command == ("run",)) == ("the service's log as it comes" in shown)
 
 

@@ -1,0 +1,220 @@
+"""What would happen to documents, without a model run: the work of `docmill check`.
+
+`python -m workers.check` takes one JSON object on standard input: `settings` (which override
+`DOCMILL_*`), `directory`, `inputs`, `reading` (as arguments of `docmill.read`) and `options` (what
+is asked). It reads, wraps and prepares the documents as client and service do, loading the model's
+tokenizer alone, and tells on standard output, one JSON object a line:
+
+    {"event": "preparing", "message": …}         something slow, for a person to read
+    {"event": "model", "model": …, "context_len": …}
+    {"event": "document", "custom_id": …, …}     once for each document; see `Row`
+    {"event": "fatal", "code": …, "message": …}
+    {"event": "done"}
+
+The end of standard input ends it. Knows nothing of queues; sends nothing. May import docmill,
+preprocess and the shared modules in workers, but never torch.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from docmill import intake
+from docmill.envelope import Envelope, Envelopes, Terms
+from docmill.errors import DocmillError
+from docmill.intake import Item
+from docmill.report import Finding, Near, Report, Truncation
+from docmill.request import PLACE, SpecBook
+from docmill.submission import FirstSeen
+from docmill.wire import Body, Failure, Header, Spec
+from preprocess.base import Divided, Ready, Refused, Submission, Verdict
+from preprocess.pipeline import Preprocessor, Served
+from workers import log, models
+from workers import settings as configuration
+from workers.lifecycle import wall_clock
+from workers.preprocess_worker import load_tokenizer
+from workers.service import emit
+from workers.tether import hold
+
+#: Documents prepared together, and their bytes: a tenth of a second of tokenising.
+_BATCH_DOCS = 64
+_BATCH_BYTES = 256 * 1024
+
+Fate = Literal["ready", "truncated", "split", "duplicate", "near_duplicate", "refused"]
+
+
+class Row(BaseModel):
+    """What would happen to one document.
+
+    `tokens` counts the document's own, before anything is cut; of one that is split, those of all
+    parts. `same_as` is the custom id of an earlier document whose answer it would share.
+    """
+
+    custom_id: str
+    source: dict[str, Any] | None = None
+    characters: int | None = None
+    tokens: int | None = None
+    verdict: Fate
+    truncation: Truncation | None = None
+    parts: int | None = None
+    same_as: str | None = None
+    near: Near | None = None
+    findings: tuple[Finding, ...] = ()
+    error: Failure | None = None
+
+
+class Checker:
+    """Tells what would happen to documents, in their order.
+
+    Args:
+        preprocessor: Prepares them.
+        specs: What is asked about them.
+        max_document_bytes: Larger ones are refused.
+    """
+
+    def __init__(
+        self, preprocessor: Preprocessor, specs: SpecBook, max_document_bytes: int
+    ) -> None:
+        terms = Terms("check", "batch", None, 1, None, True, max_document_bytes)
+        self._envelopes = Envelopes(terms, specs)
+        self._preprocessor = preprocessor
+        self._seen = FirstSeen()
+        self._specs: dict[str, Spec] = {}
+        self._first: dict[str, str] = {}
+
+    def check(self, items: Iterable[Item]) -> Iterator[Row]:
+        """Yield a row for each document.
+
+        Cost: what preparing them costs; memory for the fingerprints of all of them.
+        """
+        batch: list[Envelope] = []
+        num_bytes = 0
+        for number, item in enumerate(items, start=1):
+            position, earlier = self._seen.note(item, number)
+            envelope = self._envelopes.make(item, position, earlier)
+            batch.append(self._envelopes.duplicate(envelope) if earlier else envelope)
+            num_bytes += envelope.num_bytes
+            if len(batch) >= _BATCH_DOCS or num_bytes >= _BATCH_BYTES:
+                yield from self._rows(batch)
+                batch, num_bytes = [], 0
+        yield from self._rows(batch)
+
+    def _rows(self, batch: Sequence[Envelope]) -> Iterator[Row]:
+        opened = [self._open(envelope) for envelope in batch]
+        waiting = [item for item in opened if isinstance(item, Submission)]
+        verdicts = iter(self._preprocessor.prepare(waiting, wall_clock()))
+        for item in opened:
+            yield self._row(item, next(verdicts)) if isinstance(item, Submission) else item
+
+    def _open(self, envelope: Envelope) -> Submission | Row:
+        """Return a document as the service gets it, or the row of one that it would not get."""
+        if envelope.script == "reject":
+            custom_id, header, body = envelope.args
+            source, error = Header.decode(header).source, Body.decode(body).error
+            return Row(custom_id=custom_id, source=source, verdict="refused", error=error)
+        _, _, header, document, digest, spec = envelope.args
+        if spec:
+            self._specs[digest] = Spec.decode(spec)
+        return Submission(Header.decode(header), self._specs[digest], document)
+
+    def _row(self, submission: Submission, verdict: Verdict) -> Row:
+        header, report = submission.header, verdict.report or Report()
+        known: dict[str, Any] = {
+            "custom_id": header.custom_id,
+            "source": header.source,
+            "characters": _num_characters(submission),
+            "truncation": report.truncation,
+            "near": report.near,
+            "findings": report.findings,
+        }
+        if isinstance(verdict, Refused):
+            return Row(**known, verdict="refused", error=verdict.failure)
+        if isinstance(verdict, Divided):
+            tokens = self._num_tokens(submission, verdict)
+            return Row(**known, verdict="split", tokens=tokens, parts=len(verdict.parts))
+        fingerprint = verdict.prepared.fingerprint or header.request_id
+        first = self._first.setdefault(fingerprint, header.custom_id)
+        return Row(
+            **known,
+            verdict=_fate(report, is_first=first == header.custom_id),
+            tokens=(report.truncation and report.truncation.original_tokens)
+            or verdict.prepared.document_len,
+            same_as=None if first == header.custom_id else first,
+        )
+
+    def _num_tokens(self, submission: Submission, divided: Divided) -> int:
+        """Count the tokens of a document's parts, prepared as the service prepares them."""
+        spec = divided.spec
+        header = submission.header.model_copy(update={"spec": spec.digest()})
+        parts = [Submission(header, spec, part.encode()) for part in divided.parts]
+        verdicts = self._preprocessor.prepare(parts, wall_clock())
+        return sum(part.prepared.document_len for part in verdicts if isinstance(part, Ready))
+
+
+def _fate(report: Report, *, is_first: bool) -> Fate:
+    if not is_first:
+        return "duplicate"
+    if report.near is not None and report.near.is_reused:
+        return "near_duplicate"
+    return "truncated" if report.truncation else "ready"
+
+
+def _num_characters(submission: Submission) -> int | None:
+    try:
+        return len(submission.document.decode(submission.header.encoding))
+    except (UnicodeError, LookupError):
+        return None
+
+
+def check(request: Mapping[str, Any]) -> None:
+    """Tell what would happen to the documents that a request names.
+
+    Raises:
+        ConfigError, ModelLoadError: The settings or the model cannot be used.
+        IntakeError: The input cannot be read at all.
+        JobRejected: An option cannot be used.
+    """
+    settings = configuration.load(**request["settings"])
+    log.configure(settings.log_level, settings.log_format, "check")
+    os.chdir(request["directory"])
+    options: dict[str, Any] = request["options"]
+    if not {"prompt", "messages"} & options.keys():
+        options = options | {"prompt": PLACE}
+    limit = settings.max_document_bytes
+    # first, so that a wrong path is told before a model is set up
+    items = intake.read(request["inputs"], max_document_bytes=limit, **request["reading"])
+    files = models.for_settings(settings, lambda line: emit("preparing", message=line))
+    if request["settings"].get("model"):
+        options = options | {"model": files.name}  # as `docmill run` asks it
+    served = Served(files.name, files.version, files.context_len, limit)
+    specs = SpecBook(options)
+    preprocessor = Preprocessor(load_tokenizer(files), served, clock=time.monotonic)
+    emit("model", model=files.name, context_len=files.context_len)
+    for row in Checker(preprocessor, specs, limit).check(items):
+        emit("document", **row.model_dump(mode="json", exclude_defaults=True))
+    emit("done")
+
+
+def main() -> int:
+    """Check what standard input asks for, and return the exit status."""
+    argparse.ArgumentParser(
+        prog="python -m workers.check", description=(__doc__ or "").partition("\n")[0]
+    ).parse_args()
+    request = json.loads(sys.stdin.readline())
+    hold(sys.stdin.fileno())
+    try:
+        check(request)
+    except DocmillError as error:
+        emit("fatal", code=error.code, message=error.message)
+        return log.EXIT_CONFIG
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
