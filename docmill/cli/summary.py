@@ -5,6 +5,8 @@ docmill.cli.output.
 """
 
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +26,11 @@ def describe(status: JobStatus) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over results; tokens are counted where they were computed, so once per repeat."""
+    """Counts over results; tokens are counted where they were computed, so once per repeat.
+
+    Of a document that was split, those of all its parts count. `saved_tokens` are the prompt tokens
+    of repeats; `alike` counts documents that are almost equal to an earlier one.
+    """
 
     answered: int = 0
     failed: int = 0
@@ -33,7 +39,15 @@ class Tally:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    saved_tokens: int = 0
     truncated: int = 0
+    cut_tokens: int = 0
+    split: int = 0
+    parts: int = 0
+    flagged: int = 0
+    alike: int = 0
+    #: Rule -> documents in which it found something.
+    findings: Counter[str] = field(default_factory=Counter)
     #: Error code -> how often, and the first message.
     failures: dict[str, tuple[int, str]] = field(default_factory=dict)
     #: Custom id -> error code of those that failed: a later result replaces a failure.
@@ -64,13 +78,26 @@ class Tally:
             self.failures[result.error.code] = (count + 1, message)
             if result.outcome == "failed":
                 self._failed[result.custom_id] = sys.intern(result.error.code)
-        self.truncated += result.truncation is not None
+        self._add_report(result)
         if result.shared in ("follower", "cached"):
             self.repeats += 1
+            self.saved_tokens += result.usage.prompt_tokens
             return
-        self.prompt_tokens += result.usage.prompt_tokens
+        spent = result.division or result.usage
+        self.prompt_tokens += spent.prompt_tokens
+        self.completion_tokens += spent.completion_tokens
         self.cached_tokens += result.usage.cached_tokens
-        self.completion_tokens += result.usage.completion_tokens
+
+    def _add_report(self, result: Result) -> None:
+        if cut := result.truncation:
+            self.truncated += 1
+            self.cut_tokens += cut.original_tokens - cut.kept_tokens
+        if result.division:
+            self.split += 1
+            self.parts += result.division.parts
+        self.flagged += bool(result.warnings)
+        self.findings.update(result.warnings)
+        self.alike += result.near is not None
 
     def _take_back(self, custom_id: str) -> None:
         code = self._failed.pop(custom_id, None)
@@ -91,23 +118,36 @@ class Tally:
         documents, where = f"documents   {', '.join(words)}", f"output      {output}"
         if not self.done:
             return [documents, where]
-        lines = [
+        return [
             documents,
+            *self._report_lines(),
             f"tokens      {self.prompt_tokens:,} in, {self.completion_tokens:,} out",
             f"time        {duration(elapsed_s)} "
             f"({documents_per_s(self.done / max(elapsed_s, 1e-9))}, start included)",
             where,
+            *self.failure_lines(),
         ]
-        if self.repeats or self.cached_tokens:
-            repeats = "an exact repeat" if self.repeats == 1 else "exact repeats"
-            lines.insert(
-                1,
-                f"cache hits  {counted(self.repeats, 'document')} answered as {repeats}, "
-                f"{counted(self.cached_tokens, 'prompt token')} not computed again",
-            )
+
+    def _report_lines(self) -> Iterator[str]:
+        """Tell a person what became of documents, as far as there is something to tell."""
         if self.truncated:
-            lines.insert(1, f"truncated   {counted(self.truncated, 'document')} longer than fits")
-        return lines + self.failure_lines()
+            cut = counted(self.cut_tokens, "token")
+            yield f"truncated   {counted(self.truncated, 'document')} longer than fits, {cut} cut"
+        if self.split:
+            parts = counted(self.parts, "part")
+            yield f"split       {counted(self.split, 'document')} answered in {parts}"
+        if self.flagged:
+            rules = ", ".join(f"{rule} {count:,}" for rule, count in self.findings.most_common())
+            yield f"flagged     {counted(self.flagged, 'document')}: {rules}"
+        if self.repeats or self.cached_tokens:
+            repeats = "a repeat" if self.repeats == 1 else "repeats"
+            yield (
+                f"cache hits  {counted(self.repeats, 'document')} answered as {repeats}, "
+                f"{counted(self.saved_tokens + self.cached_tokens, 'prompt token')} not computed "
+                "again"
+            )
+        if self.alike:
+            yield f"alike       {counted(self.alike, 'document')} almost equal to an earlier one"
 
     def failure_lines(self) -> list[str]:
         """Tell a person what failed: each error code, how often, and the first of it."""
@@ -123,7 +163,14 @@ class Tally:
             "other": self.other,
             "answered_before": skipped,
             "repeats": self.repeats,
+            "saved_tokens": self.saved_tokens,
             "truncated": self.truncated,
+            "cut_tokens": self.cut_tokens,
+            "split": self.split,
+            "parts": self.parts,
+            "flagged": self.flagged,
+            "findings": dict(self.findings.most_common()),
+            "alike": self.alike,
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
             "completion_tokens": self.completion_tokens,

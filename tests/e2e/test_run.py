@@ -47,7 +47,7 @@ def test_every_document_has_one_record(tmp_path: Path) -> None:
     assert errors["empty"]["code"] == "empty_document"
     assert errors[f"{source}:4"]["line"] == 4
     assert "3 answered, 2 failed" in finished.stderr
-    assert "1 document answered as an exact repeat" in finished.stderr
+    assert "1 document answered as a repeat" in finished.stderr
 
 
 def test_output_is_plain_where_no_terminal_is(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from docmill.cli.app import app, run, submit
 from docmill.cli.ask import ingest
 from docmill.cli.shared import question, reading
 from docmill.request import build_spec
-from docmill.rules import RULES
 
 
 def test_a_command_has_the_options_of_its_groups() -> None:
@@ -30,12 +29,12 @@ def test_a_command_has_the_options_of_its_groups() -> None:
 def test_a_question_is_what_the_client_takes() -> None:
     """Options have the client's names, and one that is not given is not asked."""
     asked = question(
-        prompt="Sum up.", truncate="split", combine_prompt="Join.", rule=[f"{RULES[0]}=flag"]
+        prompt="Sum up.", truncate="split", combine_prompt="Join.", rule=["zero_width=repair"]
     )
     spec = build_spec(asked)
 
     assert {"prompt", "truncate", "combine_prompt", "rules"} == set(asked)
-    assert ("split", {RULES[0]: "flag"}) == (spec.truncate, spec.rules)
+    assert ("split", {"zero_width": "repair"}) == (spec.truncate, spec.rules)
     assert ("Join.\n\n", None) == spec.combine[0].content
 
 

@@ -1,7 +1,7 @@
 """What a run came to, in numbers and in words."""
 
 from docmill.cli.summary import Tally
-from docmill.report import Truncation
+from docmill.report import Division, Near, Truncation
 from docmill.results import Result
 from docmill.wire import Failure, Usage
 
@@ -25,6 +25,7 @@ def test_repeats_are_hits_and_cost_no_tokens() -> None:
     assert tally.answered == 3
     assert tally.repeats == 2
     assert (tally.prompt_tokens, tally.cached_tokens, tally.completion_tokens) == (100, 30, 7)
+    assert tally.saved_tokens == 200
 
 
 def test_failures_are_told_by_kind_with_the_first_of_each() -> None:
@@ -46,28 +47,57 @@ def test_the_words_hold_what_a_person_asks_for() -> None:
 
     assert tally.lines(4.0, "out.jsonl", 5) == [
         "documents   2 answered, 0 failed, 1 cancelled or expired, 5 answered before",
-        "truncated   1 document longer than fits",
-        "cache hits  0 documents answered as exact repeats, 30 prompt tokens not computed again",
+        "truncated   1 document longer than fits, 4 tokens cut",
+        "cache hits  0 documents answered as repeats, 30 prompt tokens not computed again",
         "tokens      100 in, 7 out",
         "time        4 s (0.75 documents/s, start included)",
         "output      out.jsonl",
     ]
 
 
-def test_no_cache_hits_are_not_told() -> None:
-    """A run without repeats and cached tokens has no line about them."""
+def test_nothing_is_told_of_nothing() -> None:
+    """A run without repeats, cuts and findings has no lines about them."""
     lines = _tally(Result("a", "succeeded"), Result("b", "succeeded")).lines(1.0, "out.jsonl", 0)
 
-    assert [line for line in lines if "cache" in line] == []
+    assert ["documents", "tokens", "time", "output"] == [line.split()[0] for line in lines]
+
+
+def test_what_became_of_documents_is_told() -> None:
+    """Parts, findings by rule, and likenesses; documents in parts cost what all of them did."""
+    usage = Usage(prompt_tokens=40, completion_tokens=4)
+    tally = _tally(
+        Result(
+            "a",
+            "succeeded",
+            usage=usage,
+            division=Division(parts=3, rounds=1, prompt_tokens=400, completion_tokens=50),
+        ),
+        Result("b", "failed", warnings=("mojibake", "zero_width"), usage=usage),
+        Result(
+            "c",
+            "succeeded",
+            warnings=("zero_width",),
+            near=Near(custom_id="a", job_id="j", similarity=0.9),
+        ),
+    )
+
+    assert [
+        "split       1 document answered in 3 parts",
+        "flagged     2 documents: zero_width 2, mojibake 1",
+        "alike       1 document almost equal to an earlier one",
+        "tokens      440 in, 54 out",
+    ] == tally.lines(1.0, "out.jsonl", 0)[1:5]
+    told = tally.to_dict(1.0, "out.jsonl", 0)
+    assert (1, 3, 2, 1) == tuple(told[name] for name in ("split", "parts", "flagged", "alike"))
+    assert {"zero_width": 2, "mojibake": 1} == told["findings"]
 
 
 def test_one_is_not_told_in_the_plural() -> None:
     """A single repeat is one document."""
-    lines = _tally(Result("b", "succeeded", shared="follower")).lines(1.0, "out.jsonl", 0)
+    lines = _tally(_answer("b", "follower")).lines(1.0, "out.jsonl", 0)
 
     assert (
-        "cache hits  1 document answered as an exact repeat, 0 prompt tokens not computed again"
-        in lines
+        "cache hits  1 document answered as a repeat, 100 prompt tokens not computed again" in lines
     )
 
 
