@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from docmill.errors import Reason
-from docmill.extract.base import Extract, NotExtracted, Order
+from docmill.errors import InvalidDocument, Reason
+from docmill.extract.base import Extract, Order
 from docmill.extract.frames import receive, send
 from docmill.extract.limits import EXIT_NO_MEMORY, Limits, hold_file, hold_process, release_file
 
@@ -64,8 +64,8 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     )
     try:
         extract = _extractor(asked["format"])(order)
-    except NotExtracted as error:
-        return {"code": error.code.value, "message": error.message}
+    except InvalidDocument as error:
+        return {"code": error.reason.value, "message": error.message}
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 # what a library raises on a broken file is its own

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docmill.errors import Reason
+from docmill.errors import InvalidDocument, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,8 @@ class Extract:
     about: dict[str, Any] = field(default_factory=dict)
 
 
-class NotExtracted(Exception):
-    """There is no text to be had; `args` are the code and the words that follow the file's name."""
-
-    def __init__(self, code: Reason, message: str) -> None:
-        super().__init__(code, message)
-        self.code = code
-        self.message = message
-
-
-def too_much_text(limit: int) -> NotExtracted:
+def too_much_text(limit: int) -> InvalidDocument:
     """Return the refusal of a file whose text is too long."""
-    return NotExtracted(
+    return InvalidDocument(
         Reason.TOO_LARGE, f"its text is more than the {limit} bytes a document may have"
     )

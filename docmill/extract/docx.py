@@ -4,13 +4,12 @@ May import mammoth.
 """
 
 import zipfile
-from typing import Any
 from xml.etree import ElementTree
 
 import mammoth
 
-from docmill.errors import Reason
-from docmill.extract.base import Extract, NotExtracted, Order
+from docmill.errors import InvalidDocument, Reason
+from docmill.extract.base import Extract, Order
 from docmill.extract.html import to_markdown
 
 _PICTURES = "word/media/"
@@ -24,7 +23,7 @@ def extract_docx(order: Order) -> Extract:
     """Return a Word file as Markdown: headings, lists, tables, footnotes.
 
     Raises:
-        NotExtracted: It is no Word file, is locked, or unpacks to too much.
+        InvalidDocument: It is no Word file, is locked, or unpacks to too much.
     """
     _refuse_other_files(order)
     with order.path.open("rb") as file, zipfile.ZipFile(file) as archive:
@@ -36,13 +35,11 @@ def extract_docx(order: Order) -> Extract:
         ).value
     text = to_markdown(page, order.max_text_bytes)
     if not text.strip():
-        raise NotExtracted(Reason.NO_TEXT, "it holds no text; are its pages pictures?")
+        raise InvalidDocument(Reason.NO_TEXT, "it holds no text; are its pages pictures?")
     return Extract(text, {"title": title})
 
 
-@mammoth.images.img_element
-def _no_image(image: Any) -> dict[str, str]:
-    return {}
+_no_image = mammoth.images.img_element(lambda _: {})
 
 
 def _refuse_other_files(order: Order) -> None:
@@ -50,7 +47,7 @@ def _refuse_other_files(order: Order) -> None:
         start = file.read(len(_OLE))
     if start == _OLE:
         problem = "it is a Word 97 file or locked with a password; save it as .docx without one"
-        raise NotExtracted(Reason.EXTRACTION, problem)
+        raise InvalidDocument(Reason.EXTRACTION, problem)
 
 
 def _refuse_bombs(archive: zipfile.ZipFile, limit: int) -> None:
@@ -58,7 +55,7 @@ def _refuse_bombs(archive: zipfile.ZipFile, limit: int) -> None:
     parts = (part for part in archive.infolist() if not part.filename.startswith(_PICTURES))
     size = sum(part.file_size for part in parts)
     if size > limit:
-        raise NotExtracted(
+        raise InvalidDocument(
             Reason.EXTRACTION, f"it unpacks to {size} bytes, more than the {limit} it may"
         )
 

@@ -3,14 +3,14 @@
 May import msgpack.
 """
 
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import msgpack
 
 _LENGTH_BYTES = 4
 
 
-def send(pipe: BinaryIO, record: dict[str, Any]) -> None:
+def send(pipe: IO[bytes], record: dict[str, Any]) -> None:
     """Write a record and flush it.
 
     Raises:
@@ -22,13 +22,13 @@ def send(pipe: BinaryIO, record: dict[str, Any]) -> None:
     pipe.flush()
 
 
-def receive(pipe: BinaryIO) -> dict[str, Any] | None:
+def receive(pipe: IO[bytes]) -> dict[str, Any] | None:
     """Read a record; None when the other end is gone, also in the middle of one."""
     size = int.from_bytes(_exactly(pipe, _LENGTH_BYTES) or b"", "big")
     data = _exactly(pipe, size) if size else None
     return msgpack.unpackb(data, max_bin_len=size) if data else None
 
 
-def _exactly(pipe: BinaryIO, size: int) -> bytes | None:
+def _exactly(pipe: IO[bytes], size: int) -> bytes | None:
     data = pipe.read(size)
     return data if len(data) == size else None

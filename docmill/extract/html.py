@@ -1,4 +1,4 @@
-"""HTML: what a reader sees, as Markdown, so that headings, lists, tables and code stay what they are.
+"""HTML as Markdown: what a reader sees, with headings, lists, tables and code as such.
 
 Scripts, styles, hidden elements, pictures and the targets of links are left out. The encoding is
 the byte-order mark's, else the one the caller declared, else the one the page declares. May import
@@ -11,8 +11,8 @@ import re
 
 import html_to_markdown as markdown
 
-from docmill.errors import Reason
-from docmill.extract.base import Extract, NotExtracted, Order, too_much_text
+from docmill.errors import InvalidDocument, Reason
+from docmill.extract.base import Extract, Order, too_much_text
 
 _OPTIONS = markdown.ConversionOptions(
     strip_tags=["a", "iframe"],  # their text stays; addresses cost more tokens than they tell
@@ -38,7 +38,7 @@ def extract_html(order: Order) -> Extract:
     """Return a page as Markdown.
 
     Raises:
-        NotExtracted: It is not in its encoding, is nested too deeply, or too long.
+        InvalidDocument: It is not in its encoding, is nested too deeply, or too long.
     """
     page = decode(order.path.read_bytes(), order.encoding)
     text = to_markdown(page, order.max_text_bytes)
@@ -49,11 +49,11 @@ def to_markdown(page: str, max_bytes: int) -> str:
     """Render HTML; what it cannot render whole it refuses.
 
     Raises:
-        NotExtracted: It is nested too deeply, breaks the renderer, or is too long.
+        InvalidDocument: It is nested too deeply, breaks the renderer, or is too long.
     """
     done = markdown.convert(page, _OPTIONS)
     if done.warnings:
-        raise NotExtracted(
+        raise InvalidDocument(
             Reason.EXTRACTION, f"it cannot be rendered whole: {done.warnings[0].message}"
         )
     text = (done.content or "").replace("\N{SOFT HYPHEN}", "")
@@ -66,7 +66,7 @@ def decode(data: bytes, declared: str) -> str:
     """Turn a page's bytes into text.
 
     Raises:
-        NotExtracted: They are not in the encoding, or nobody knows it.
+        InvalidDocument: They are not in the encoding, or nobody knows it.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -82,7 +82,7 @@ def _meant(declared: str) -> str:
         name = codecs.lookup(declared).name
     except LookupError as error:
         problem = f"it declares an encoding that is not known, {declared!r}"
-        raise NotExtracted(Reason.ENCODING, problem) from error
+        raise InvalidDocument(Reason.ENCODING, problem) from error
     return _MEANT.get(name, name)
 
 
@@ -91,10 +91,10 @@ def _decoded(data: bytes, encoding: str) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         problem = f"it is not valid {encoding} at byte offset {error.start}"
-        raise NotExtracted(Reason.ENCODING, problem) from error
+        raise InvalidDocument(Reason.ENCODING, problem) from error
     except LookupError as error:  # a codec, but of something else than text
         problem = f"it declares {encoding!r}, which is no encoding of text"
-        raise NotExtracted(Reason.ENCODING, problem) from error
+        raise InvalidDocument(Reason.ENCODING, problem) from error
 
 
 def title_of(page: str) -> str | None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pypdfium2
 
-from docmill.errors import Reason
-from docmill.extract.base import Extract, NotExtracted, Order, too_much_text
+from docmill.errors import InvalidDocument, Reason
+from docmill.extract.base import Extract, Order, too_much_text
 
 #: How pdfium marks a hyphen at a line's end that the word goes on without.
 _SOFT_HYPHENS = dict.fromkeys(map(ord, "\x02\ufffe"))
@@ -18,7 +18,7 @@ def extract_pdf(order: Order) -> Extract:
     """Return the text of all pages, a blank line between two.
 
     Raises:
-        NotExtracted: It is broken, locked, too long, or has no text layer.
+        InvalidDocument: It is broken, locked, too long, or has no text layer.
     """
     with _opened(order) as document:
         num_pages = len(document)
@@ -26,7 +26,7 @@ def extract_pdf(order: Order) -> Extract:
         title = document.get_metadata_dict().get("Title", "").strip()
     num_empty = sum(not text for text in texts)
     if num_empty == num_pages:
-        raise NotExtracted(
+        raise InvalidDocument(
             Reason.NO_TEXT,
             f"none of its {num_pages} pages has text; if they are scans, recognise them first "
             "(ocrmypdf does) and submit what comes of it",
@@ -47,7 +47,7 @@ def _opened(order: Order) -> pypdfium2.PdfDocument:
             problem = "it is locked with a password; save it without one"
         else:
             problem = "it is no PDF, or a broken one"
-        raise NotExtracted(Reason.EXTRACTION, problem) from error
+        raise InvalidDocument(Reason.EXTRACTION, problem) from error
 
 
 def _pages(document: pypdfium2.PdfDocument, max_bytes: int) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _page_text(document: pypdfium2.PdfDocument, number: int) -> str:
             text_page.close()
             page.close()
     except pypdfium2.PdfiumError as error:
-        raise NotExtracted(
+        raise InvalidDocument(
             Reason.EXTRACTION, f"its page {number + 1} of {len(document)} cannot be read"
         ) from error
     lines = found.translate(_SOFT_HYPHENS).replace("\r\n", "\n").replace("\r", "\n")

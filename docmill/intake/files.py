@@ -1,26 +1,24 @@
 """Documents from files, folders and globs.
 
-Folders give their .txt and .md files, below them too, in sorted order; names that start with a dot
-are skipped and links to folders are not followed. .jsonl and .ndjson files give one document a
-line. Any other file named outright is one document. A folder that stands alone names its documents
-by the path below it, everything else by the path as given. Files are read one at a time, when their
-turn comes. Reading can be confined to a folder, whatever is named and wherever links lead. May
-import docmill.errors.
+A file's name says how it is read: text as it is, each line of JSON Lines, each row of a table, the
+text of PDF, Word and HTML files. Any other file named outright is one document, its bytes as they
+are. Files are read one at a time, when their turn comes. Reading can be confined to a folder,
+whatever is named and wherever links lead. May import docmill.errors.
 """
 
-import glob
-import os
-from collections.abc import Iterable, Iterator
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from docmill.errors import IntakeError, Reason
+from docmill.errors import IntakeError, InvalidDocument, Reason
 from docmill.intake.base import MAX_DOCUMENT_BYTES, Document, Item, Refusal, id_problem
+from docmill.intake.compressed import open_bytes
+from docmill.intake.extraction import Extraction
+from docmill.intake.formats import EXTRACTED, lacking, missing_extra
 from docmill.intake.jsonl import read_jsonl
-
-LINE_SUFFIXES = (".jsonl", ".ndjson")
-TEXT_SUFFIXES = (".txt", ".md")
-
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+from docmill.intake.paths import Found, Paths, Roots, is_inside
+from docmill.intake.tables import Columns, Table
 
 
 def read(
@@ -29,150 +27,158 @@ def read(
     encoding: str = "utf-8",
     max_document_bytes: int = MAX_DOCUMENT_BYTES,
     inside: Path | None = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    extract: bool = True,
 ) -> Iterator[Item]:
     """Yield the documents in files, folders and globs.
 
-    What is named is looked up at once, so that a missing file is known before anything is queued.
+    What is named is looked up at once, so that a missing file, column or package is known before
+    anything is queued.
 
     Args:
         paths: One path or glob, or several.
-        encoding: Of text files; JSON Lines are UTF-8 always.
-        max_document_bytes: Larger files are refused without being read.
+        encoding: Of text files, tables and HTML; JSON Lines are UTF-8 always.
+        max_document_bytes: Larger texts are refused without being read.
         inside: Where relative paths start; nothing outside of this folder is read, and a document
             whose link leads there is refused.
+        text_column: The column of tables that holds the text; by default `text`, or the only one.
+        id_column: The column of tables that holds the id; by default `custom_id` or `id`, if there.
+        extract: Whether to read PDF, Word and HTML files, which takes time; if not, their documents
+            come with an empty text.
 
     Raises:
-        IntakeError: A path does not exist or leads outside, a folder cannot be read, or nothing was
-            named.
+        IntakeError: A path does not exist or leads outside, a folder cannot be read, nothing was
+            named, a table has no such column, or packages are missing.
     """
     try:
         "".encode(encoding)
     except LookupError as error:
         raise IntakeError(f"encoding {encoding!r} is not known; try utf-8 or cp1252") from error
-    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    base = inside and inside.resolve()
-    roots = [root for path in named for root in _expand(os.fspath(path), base)]
-    if not roots:
-        raise IntakeError("no input was named: give files, folders or globs")
-    is_alone = len(roots) == 1
-    return (
-        item
-        for root in roots
-        for item in _read_root(root, base, is_alone, encoding, max_document_bytes)
-    )
+    roots = Roots(paths, inside)
+    columns = Columns(text_column, id_column)
+    reader = _Reader(roots.base, encoding, columns, max_document_bytes, extract)
+    _refuse_what_cannot_be_extracted(roots)
+    for found in roots.named_files():
+        reader.refuse_bad_table(found)
+    return reader.items(roots)
 
 
-def _expand(path: str, base: Path | None) -> list[Path]:
-    """Return what a path or glob names, checked for existence; it starts at `base`, if any."""
-    start = base or Path()
-    if not _is_inside(start / path, base):
-        raise IntakeError(f"input {path!r} leads out of the folder that may be read")
-    if glob.has_magic(path) and not os.path.lexists(start / path):
-        found = [Path(name) for name in sorted(glob.glob(path, root_dir=base, recursive=True))]
-        if not found:
-            raise IntakeError(f"nothing matches {path!r}")
-        # a recursive glob matches what is in its folders as well as the folders
-        takes_folders = "**" not in path
-        wanted = [
-            name
-            for name in found
-            if name.suffix.lower() in LINE_SUFFIXES + TEXT_SUFFIXES
-            or (takes_folders and (start / name).is_dir())
-        ]
-        return wanted or found
-    root = start / path
-    try:
-        root.stat()
-        if root.is_dir():
-            os.scandir(root).close()
-    except OSError as error:
-        kind = "folder" if isinstance(error, PermissionError) and root.is_dir() else "input"
-        raise IntakeError(
-            f"{kind} {path!r} cannot be read: {error.strerror}; check the path"
-        ) from error
-    return [Path(path)]
-
-
-def _is_inside(path: Path, base: Path | None) -> bool:
-    """Whether a path, its links followed, lies in `base`; without one every path does."""
-    try:
-        return base is None or path.resolve().is_relative_to(base)
-    except (OSError, RuntimeError, ValueError):  # a link to itself, or no path at all
-        return False
-
-
-def _read_root(
-    root: Path, base: Path | None, is_alone: bool, encoding: str, max_document_bytes: int
-) -> Iterator[Item]:
-    place = (base or Path()) / root
-    if not place.is_dir() or not _is_inside(place, base):
-        yield from _read_file(place, _name(root), base, encoding, max_document_bytes)
+def _refuse_what_cannot_be_extracted(roots: Roots) -> None:
+    """Look whether a package is missing for any of the files; only then at all their names."""
+    lacks = {kind: packages for kind in EXTRACTED if (packages := lacking(kind))}
+    if not lacks:
         return
-    is_empty = True
-    for path in _walk(place):
-        is_empty = False
-        below = path.relative_to(place)
-        name = _name(below if is_alone else root / below)
-        yield from _read_file(path, name, base, encoding, max_document_bytes)
-    if is_empty:
-        raise IntakeError(f"folder {_name(root)!r} holds no {' or '.join(TEXT_SUFFIXES)} files")
+    for found in roots.files():
+        if found.form and found.form.kind in lacks:
+            raise missing_extra(found.name, lacks[found.form.kind])
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """Yield a folder's text files, and its unreadable folders as if they were files."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        yield folder  # reading it as a file words the error
-        return
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path))
-        elif entry.name.lower().endswith(TEXT_SUFFIXES) and _is_file_or_broken_link(entry):
-            yield Path(entry.path)
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """How the files of one reading are read."""
 
+    base: Path | None
+    encoding: str
+    columns: Columns
+    max_document_bytes: int
+    extracts: bool
 
-def _is_file_or_broken_link(entry: os.DirEntry[str]) -> bool:
-    try:
-        is_file = entry.is_file()
-    except OSError:  # a link that leads back to itself
-        return True
-    return is_file or (entry.is_symlink() and not os.path.exists(entry.path))
+    def items(self, roots: Roots) -> Iterator[Item]:
+        """Yield what the files hold; a file that cannot be read is refused alone."""
+        with Extraction() as extraction:
+            for found in roots.files():
+                yield from self._file(found, extraction)
 
+    def refuse_bad_table(self, found: Found) -> None:
+        """Refuse a table without the column at once; other troubles are told in their turn.
 
-def _read_file(
-    path: Path, name: str, base: Path | None, encoding: str, max_bytes: int
-) -> Iterator[Item]:
-    source = {"file": name}
-    if not _is_inside(path, base):
-        message = f"{name}: it leads out of the folder that may be read"
-        yield Refusal(name, Reason.UNREADABLE, message, source)
-        return
-    if base is not None and path.exists() and not path.is_file():
-        # a pipe would be waited for without an end
-        message = f"{name}: it is no file"
-        yield Refusal(name, Reason.UNREADABLE, message, source)
-        return
-    try:
-        if path.suffix.lower() in LINE_SUFFIXES:
-            yield from read_jsonl(path, name=name, max_document_bytes=max_bytes)
+        Raises:
+            IntakeError: Its header does not say where the text is.
+        """
+        if found.form is None or found.form.kind != "table":
             return
-        problem = id_problem(name)
-        size = path.stat().st_size
+        try:
+            with open_bytes(found.path, found.form) as file:
+                self._table(found, file)
+        except OSError:
+            return
+        except InvalidDocument as error:
+            if error.reason == Reason.BAD_REQUEST:
+                raise IntakeError(f"{found.name}: {error.message}") from error
+
+    def _file(self, found: Found, extraction: Extraction) -> Iterator[Item]:
+        source = {"file": found.name}
+        try:
+            self._refuse_unsafe(found.path)
+            yield from self._read(found, extraction)
+        except InvalidDocument as error:
+            custom_id = found.name[:200] if id_problem(found.name) else found.name
+            yield Refusal(custom_id, error.reason, f"{found.name}: {error.message}", source)
+        except OSError as error:
+            message = f"{found.name}: it cannot be read: {error.strerror}"
+            yield Refusal(found.name, Reason.UNREADABLE, message, source)
+
+    def _refuse_unsafe(self, path: Path) -> None:
+        if not is_inside(path, self.base):
+            problem = "it leads out of the folder that may be read"
+            raise InvalidDocument(Reason.UNREADABLE, problem)
+        if self.base is not None and path.exists() and not path.is_file():
+            # a pipe would be waited for without an end
+            raise InvalidDocument(Reason.UNREADABLE, "it is no file")
+
+    def _read(self, found: Found, extraction: Extraction) -> Iterator[Item]:
+        kind = found.form.kind if found.form else "text"
+        if kind == "lines":
+            yield from read_jsonl(
+                found.path, name=found.name, max_document_bytes=self.max_document_bytes
+            )
+            return
+        if kind == "table":
+            with open_bytes(found.path, found.form) as file:
+                yield from self._table(found, file).items()
+            return
+        problem = id_problem(found.name)
         if problem:
-            yield Refusal(name[:200], Reason.BAD_REQUEST, f"{name}: {problem}", source)
-        elif size > max_bytes:
-            message = f"{name}: {size} bytes are more than the {max_bytes} a document may have"
-            yield Refusal(name, Reason.TOO_LARGE, message, source)
+            raise InvalidDocument(Reason.BAD_REQUEST, problem)
+        if found.form and found.form.is_extracted:
+            yield self._extracted(found, kind, extraction)
         else:
-            yield Document(name, path.read_bytes(), encoding, source=source)
-    except OSError as error:
-        message = f"{name}: it cannot be read: {error.strerror}"
-        yield Refusal(name, Reason.UNREADABLE, message, source)
+            text = self._text(found)
+            yield Document(found.name, text, self.encoding, source={"file": found.name})
 
+    def _table(self, found: Found, file: io.BufferedReader) -> Table:
+        return Table(
+            file,
+            name=found.name,
+            encoding=self.encoding,
+            columns=self.columns,
+            is_tabbed=found.form is not None and found.form.suffix == ".tsv",
+            max_document_bytes=self.max_document_bytes,
+        )
 
-def _name(path: Path) -> str:
-    """Return the path as text that any writer can encode; odd bytes become escapes."""
-    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+    def _text(self, found: Found) -> bytes:
+        limit = self.max_document_bytes
+        if found.form is None or found.form.compression is None:
+            size = found.path.stat().st_size
+            if size > limit:
+                problem = f"{size} bytes are more than the {limit} a document may have"
+                raise InvalidDocument(Reason.TOO_LARGE, problem)
+        with open_bytes(found.path, found.form) as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            problem = f"unpacked, it is more than the {limit} bytes a document may have"
+            raise InvalidDocument(Reason.TOO_LARGE, problem)
+        return data
+
+    def _extracted(self, found: Found, kind: str, extraction: Extraction) -> Document:
+        source = {"file": found.name, "format": kind}
+        if not self.extracts:
+            return Document(found.name, b"", source=source)
+        text, about = extraction.read(
+            found.path,
+            kind,
+            encoding=self.encoding,
+            max_document_bytes=self.max_document_bytes,
+        )
+        return Document(found.name, text, source={**source, **about})

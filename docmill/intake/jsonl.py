@@ -21,6 +21,8 @@ from docmill.intake.base import (
     Refusal,
     id_problem,
 )
+from docmill.intake.compressed import open_bytes
+from docmill.intake.formats import format_of
 from docmill.intake.openai_batch import UnsupportedRequest, parse_request
 
 _BOM = b"\xef\xbb\xbf"
@@ -34,7 +36,7 @@ class _BadLine(Exception):
 def read_jsonl(
     path: Path, *, name: str | None = None, max_document_bytes: int = MAX_DOCUMENT_BYTES
 ) -> Iterator[Item]:
-    """Yield a file's documents and refusals in order.
+    """Yield a file's documents and refusals in order; a .gz or .zst is unpacked on the way.
 
     Args:
         path: The file.
@@ -44,10 +46,11 @@ def read_jsonl(
 
     Raises:
         OSError: The file cannot be read.
+        InvalidDocument: The rest of it cannot be unpacked.
     """
     name = name or path.as_posix()
     max_line_bytes = 3 * max_document_bytes + 64 * 1024
-    with path.open("rb") as file:
+    with open_bytes(path, format_of(path.name)) as file:
         for number, (line, size) in enumerate(_lines(file, max_line_bytes), start=1):
             source = {"file": name, "line": number}
             if line is None:

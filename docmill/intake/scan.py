@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from docmill.intake.base import MAX_DOCUMENT_BYTES, Item, Refusal, position_of
-from docmill.intake.files import Paths, read
+from docmill.intake.files import read
+from docmill.intake.paths import Paths
 
 #: Problems and duplicates kept word for word; the rest is counted.
 MAX_KEPT = 100
