@@ -14,7 +14,7 @@ from docmill.cli import app
 from docmill.keys import Keys
 from docmill.link import Link
 from docmill.tasks import MAX_ENDED, Task, ask, find, list_tasks
-from docmill.wire import Failure
+from docmill.wire import Failure, Header
 from tests.support.canned_worker import CannedWorker, answering
 from tests.support.engine_workers import make_process
 from tests.support.wait import wait_until
@@ -114,6 +114,18 @@ def test_files_are_read_into_a_job(do: Do, client: Client, worker: CannedWorker)
     assert client.job("job").status().is_finished
 
 
+def test_files_are_read_as_it_was_said(do: Do, redis_client: Any, keys: Keys, files: Path) -> None:
+    """In their encoding, and on behalf of whom it was asked for."""
+    (files / "old.txt").write_bytes("Größe".encode("cp1252"))
+
+    task = do("ingest", "old.txt", reading={"encoding": "cp1252"}, tenant="north", **PROMPT)
+
+    assert "done" == task.state
+    [(_, fields)] = redis_client.xrange(keys.intake("batch"))
+    header = Header.decode(fields[b"h"])
+    assert ("cp1252", "north") == (header.encoding, header.tenant)
+
+
 def test_a_document_that_cannot_be_used_costs_itself(do: Do, client: Client, files: Path) -> None:
     """A link that leads out of the folder becomes an error record, the rest runs."""
     (files.parent / "secret.txt").write_text("secret")
@@ -136,6 +148,13 @@ REFUSED = {
         "job_rejected",
         "max_tokens",
     ),
+    "odd reading": (
+        ("papers",),
+        PROMPT | {"reading": {"inside": "/"}},
+        "job_rejected",
+        "unknown option 'inside'",
+    ),
+    "bad encoding": (("papers",), PROMPT | {"reading": {"encoding": "x"}}, "intake_error", "'x'"),
     "bad tier": (("papers",), PROMPT | {"tier": "x"}, "job_rejected", "tier"),
     "bad job": (("papers",), PROMPT | {"job_id": "a b"}, "job_rejected", "job_id"),
 }
@@ -403,7 +422,8 @@ def test_the_command_line_asks_and_shows(
     docmill: Command, tasks: Tasks, worker: CannedWorker, client: Client, files: Path
 ) -> None:
     """`ingest` prints the job's id, `export` its own, and `tasks` shows how far they are."""
-    job_id = docmill("ingest", "papers", "-p", "Say", "--job-id", "job").stdout.strip()
+    asked = ("papers", "-p", "Say", "--job-id", "job", "--encoding", "utf-8", "--tenant", "north")
+    job_id = docmill("ingest", *asked).stdout.strip()
     task_id = docmill("export", job_id, "out.jsonl").stdout.strip()
     shown = docmill("tasks").stdout.splitlines()
 
@@ -451,6 +471,7 @@ def test_the_command_line_refuses_before_it_asks(docmill: Command, link: Link) -
         ("ingest", "papers", "-p", "x", "--tier", "slow"),
         ("ingest", "papers", "-p", "x", "--job-id", "a b"),
         ("ingest", "papers", "-p", "{document}{document}"),
+        ("ingest", "papers", "-p", "x", "--tenant", "x" * 129),
         ("export", "a b", "out.jsonl"),
     ):
         assert docmill(*arguments).exit_code == 2

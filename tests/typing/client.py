@@ -34,7 +34,7 @@ async def texts_later() -> AsyncIterator[tuple[str, str]]:
 
 def submitting() -> None:
     """Every kind of document and parameter is accepted."""
-    with Client("redis://localhost", "papers") as client:
+    with Client("redis://localhost", "papers", tenant="north") as client:
         job = client.submit(
             ["text", b"bytes", ("id", "text"), {"id": "a", "text": "b"}, Document("c", "d")],
             prompt="Sum up {document}",
@@ -45,6 +45,18 @@ def submitting() -> None:
         client.submit(texts(), prompt="Sum up", deadline=datetime.now(UTC), tier="interactive")
         client.submit(Path("papers"), messages=[{"role": "user", "content": "Sum up"}])
         client.submit(read(["papers/*.md"], encoding="cp1252"), prompt="Sum up", stop="END")
+        client.submit(
+            ["text"],
+            prompt="Sum up",
+            truncate="split",
+            max_document_tokens=4000,
+            combine_prompt="Join",
+            rules={"zero_width": "repair"},
+            dedup="exact",
+            near_threshold=0.9,
+        )
+        client.submit(["text"], prompt="Sum up", truncate="tial")  # type: ignore[arg-type]
+        client.submit(["text"], prompt="Sum up", rules={"a": "mend"})  # type: ignore[dict-item]
         client.submit(["text"], prompt="Sum up", tier="express")  # type: ignore[arg-type]
         client.submit([5], prompt="Sum up")  # type: ignore[list-item]
 
@@ -56,6 +68,9 @@ def following(client: Client) -> None:
         assert_type(result, Result)
         assert_type(result.text, str | None)
         assert_type(result.raise_for_error(), Result)
+        assert_type([finding.rule for finding in result.findings], list[str])
+        assert_type(result.near.similarity if result.near else None, float | None)
+        assert_type(result.division.parts if result.division else None, int | None)
     assert_type(job.wait(progress=False), JobStatus)
     assert_type(job.cancel(), int)
     assert_type(job.cancel(["id"]), int)

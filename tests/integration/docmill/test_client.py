@@ -75,7 +75,12 @@ def test_a_submission_carries_what_was_asked(
         top_p=0.9,
         stop="END",
         seed=4,
-        truncate="refuse",
+        truncate="split",
+        max_document_tokens=5000,
+        combine_prompt="Join",
+        rules={"zero_width": "repair"},
+        dedup="exact",
+        near_threshold=0.9,
         tier="interactive",
         deadline=60,
     )
@@ -84,7 +89,7 @@ def test_a_submission_carries_what_was_asked(
 
     spec = worker.specs["a"]
     assert (("Before ", None, " after"),) == tuple(m.content for m in spec.messages)
-    assert ("mine", 9, 0.5, 0.9, ("END",), 4, "refuse") == (
+    assert ("mine", 9, 0.5, 0.9, ("END",), 4, "split") == (
         spec.model,
         spec.max_tokens,
         spec.temperature,
@@ -93,6 +98,13 @@ def test_a_submission_carries_what_was_asked(
         spec.seed,
         spec.truncate,
     )
+    assert (5000, {"zero_width": "repair"}, "exact", 0.9) == (
+        spec.max_document_tokens,
+        spec.rules,
+        spec.dedup,
+        spec.near_threshold,
+    )
+    assert ("Join\n\n", None) == spec.combine[0].content
     assert (3, "mine") == (worker.specs["b"].max_tokens, worker.specs["b"].model)
     assert (job.id, "interactive", "utf-8") == (first.job_id, first.tier, first.encoding)
     assert first.deadline_at == second.deadline_at
