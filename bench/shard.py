@@ -88,8 +88,8 @@ class Shard:
                 ready_at=NOW,
             )
             args += entry.named(b"i", b"j", b"b", b"h")
-            args += ["ready", self.ready, prepared.encode(), fingerprint]
-        self._expect(b"READY", "prepare", GROUP, self._consumer, *args)
+            args += ["ready", self.ready, prepared.encode(), fingerprint, num_tokens]
+        self._expect(b"READY", "prepare", GROUP, self._consumer, 0, *args)
 
     def begin(self, entries: Sequence[Taken]) -> None:
         """Mark ready entries as running by one call."""
@@ -102,7 +102,7 @@ class Shard:
         args: list[Any] = []
         for entry in entries:
             args += [*entry.named(b"i", b"j", b"b", b"f", b"h"), "succeeded", body]
-        self._expect(b"OK", "complete", GROUP, self._consumer, 0, *args)
+        self._expect(b"OK", "complete", GROUP, self._consumer, 0, 0, *args)
 
     def _expect(self, verdict: bytes, script: Any, *args: Any) -> None:
         verdicts = set(self._scripts.call(script, *args))

@@ -21,6 +21,22 @@ def shard_of(job_id: str, num_shards: int) -> int:
     return crc32(job_id.encode()) % num_shards
 
 
+def parts_job(job_id: str, request_id: str, rounds: int) -> str:
+    """Name the job that a document's parts make up; no caller's job has such a name.
+
+    Args:
+        job_id: The document's job.
+        request_id: The document's.
+        rounds: How often answers to its parts were combined before.
+    """
+    return f"{job_id}~{request_id}" + (f"~{rounds}" if rounds else "")
+
+
+def is_parts_job(job_id: str) -> bool:
+    """Whether a job was named by `parts_job`."""
+    return "~" in job_id
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keys of one shard.
@@ -76,6 +92,14 @@ class Keys:
         """Stream: the job's ready entries while it is paused."""
         return f"{self.prefix}:job:{job_id}:parked"
 
+    def splits(self, job_id: str) -> str:
+        """Hash: custom id -> the job of its parts, while they are answered."""
+        return f"{self.prefix}:job:{job_id}:splits"
+
+    def whole(self, job_id: str) -> str:
+        """Hash: of a job of parts, the entry of the document that they are parts of."""
+        return f"{self.prefix}:job:{job_id}:whole"
+
     @property
     def parked_jobs(self) -> str:
         """Set: ids of the jobs that have parked entries."""
@@ -120,12 +144,27 @@ class Keys:
         return f"{self.prefix}:lead:{fingerprint}"
 
     def followers(self, fingerprint: str) -> str:
-        """List: those waiting for the leader, six items each; see lua/_lib.lua."""
+        """List: those waiting for the leader, eight items each; see lua/_lib.lua."""
         return f"{self.prefix}:followers:{fingerprint}"
 
     def cached_result(self, fingerprint: str) -> str:
         """String with expiry: the result body for this fingerprint."""
         return f"{self.prefix}:result:{fingerprint}"
+
+    @property
+    def answers(self) -> str:
+        """Sorted set: fingerprints of the stored result bodies, by when they were last used."""
+        return f"{self.prefix}:answers"
+
+    @property
+    def answer_bytes(self) -> str:
+        """Hash: fingerprint -> bytes, of the stored result bodies."""
+        return f"{self.prefix}:answers:bytes"
+
+    @property
+    def sharing(self) -> str:
+        """Hash: figures of how answers are shared; see lua/_lib.lua."""
+        return f"{self.prefix}:sharing"
 
     def heartbeat(self, consumer: str) -> str:
         """String with expiry: present while the consumer lives."""

@@ -1,7 +1,7 @@
 """The Lua scripts: every step on the queue that must be atomic.
 
-Each script is one file in `lua/`, headed by its arguments and results; `_lib.lua` is put in front
-of each. Scripts are called by hash; redis-py's `Script` loads them again on `NOSCRIPT`, also inside
+Each script is one file in `lua/`, headed by its arguments and results; what they share stands in
+files of its own that are put in front of each. Scripts are called by hash; redis-py's `Script` loads them again on `NOSCRIPT`, also inside
 a pipeline. May import redis.
 """
 
@@ -17,6 +17,7 @@ ScriptName = Literal[
     "cancel",
     "pause",
     "prepare",
+    "split",
     "begin",
     "complete",
     "bury",
@@ -34,14 +35,18 @@ ScriptName = Literal[
     "lead",
     "resign",
     "forget",
+    "trim_answers",
 ]
+
+#: In this order: each uses what those before it define.
+_SHARED = ("_lib.lua", "_sharing.lua", "_parts.lua", "_answers.lua")
 
 
 @cache
 def source(name: ScriptName) -> str:
-    """Return the script's whole text, shared part first."""
+    """Return the script's whole text, shared parts first."""
     folder = files("docmill") / "lua"
-    return folder.joinpath("_lib.lua").read_text() + folder.joinpath(f"{name}.lua").read_text()
+    return "".join(folder.joinpath(file).read_text() for file in (*_SHARED, f"{name}.lua"))
 
 
 class Scripts:

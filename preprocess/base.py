@@ -37,13 +37,19 @@ class Tokenizer(Protocol):
         """
         ...
 
-    def encode_with_offsets(self, text: str) -> tuple[Tokens, Offsets] | None:
-        """Return the tokens that `encode_documents` returns, and which characters each stands for.
+    def locate(self, text: str, tokens: Tokens) -> Offsets:
+        """Return which characters each token stands for.
 
         A character may belong to several tokens, as one of several bytes does.
 
-        Cost: some times that of `encode_documents`.
+        Args:
+            text: A text.
+            tokens: What `encode_documents` returned for it.
         """
+        ...
+
+    def fewest_tokens(self, text: str) -> int:
+        """Return a number of tokens that the text has at least; made without tokenising it."""
         ...
 
     def encode_piece(
@@ -87,13 +93,15 @@ class TemplateRefusal(Exception):
 class Submission:
     """One document with who asked (`header`) and what is asked (`spec`, whose digest it names).
 
-    `answers` are the result bodies of a document's parts, in order: now they are to be combined.
+    `answers` are the result bodies of a document's parts, in order: now they are to be combined, for
+    the `rounds`-th time.
     """
 
     header: Header
     spec: Spec
     document: bytes
     answers: tuple[bytes, ...] = ()
+    rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +114,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """The document is answered in parts, each asked `spec`; then their answers are combined.
-
-    `level` is 0 for parts of the document, and counts the rounds of combining after that.
-    """
+    """The document is answered in parts, each asked `spec`; then their answers are combined."""
 
     spec: Spec
     parts: tuple[str, ...]
-    level: int = 0
+    report: Report | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +128,6 @@ class Refused:
     failure: Failure
     outcome: Outcome = "failed"
     report: Report | None = None
+
+
+Verdict = Ready | Divided | Refused

@@ -39,6 +39,7 @@ class _Plan:
     trailing: bytes
     prefix_len: int
     room: truncate.Room
+    instruction: str
     fingerprints: Fingerprints
 
 
@@ -65,6 +66,7 @@ class Preprocessor:
         self._tokenizer = tokenizer
         self._served = served
         self._clock = clock
+        self._num_seen = 0
         self._plans: OrderedDict[tuple[str, str, date], _Plan | Failure] = OrderedDict()
 
     def prepare(self, batch: Sequence[Submission], now: float) -> list[Ready | Refused]:
@@ -94,6 +96,11 @@ class Preprocessor:
             verdict = self._finish(item, tokens, now + elapsed, seconds)
             verdicts[item.at] = _with_line(verdict, item.submission)
         return [verdicts[at] for at in range(len(batch))]
+
+    def take_num_seen(self) -> int:
+        """Return how many documents were known already, since this was last asked."""
+        num_seen, self._num_seen = self._num_seen, 0
+        return num_seen
 
     def _check(self, at: int, submission: Submission, moment: datetime) -> _Checked | Refused:
         header, spec = submission.header, submission.spec
@@ -130,7 +137,9 @@ class Preprocessor:
             prompt = template.build(spec, self._tokenizer, moment)
         except TemplateRefusal as error:
             return Failure(code=Reason.BAD_REQUEST, message=str(error))
-        room = truncate.Room(self._served.context_len, len(prompt), spec.max_tokens)
+        room = truncate.Room(
+            self._served.context_len, len(prompt), spec.max_tokens, spec.max_document_tokens
+        )
         leading, trailing = _pack(prompt.leading), _pack(prompt.trailing)
         version = self._served.model_version
         return room.shortage() or _Plan(
@@ -138,6 +147,7 @@ class Preprocessor:
             trailing=trailing,
             prefix_len=len(prompt.leading),
             room=room,
+            instruction=truncate.instruction_of(spec),
             fingerprints=Fingerprints(spec, version, tenant, leading, trailing),
         )
 
@@ -158,17 +168,20 @@ class Preprocessor:
         if tokens is None or len(tokens) == 0:
             message = "the model's tokenizer has no tokens for this document"
             return Refused(Failure(code=Reason.NOT_TEXT, message=message))
-        cut = truncate.fit(len(tokens), plan.room, spec.truncate)
-        if isinstance(cut, Failure):
-            return Refused(cut)
-        kept = tokens[: cut.kept_tokens] if cut else tokens
-        document = _pack(kept)
+        policy = "semantic" if spec.truncate == "split" else spec.truncate
+        fit = truncate.fit(
+            item.text.text, tokens, plan.room, policy, plan.instruction, self._tokenizer
+        )
+        if isinstance(fit, Failure):
+            return Refused(fit)
+        cut = fit.truncation
+        document = _pack(fit.tokens)
         prompt = b"".join((plan.leading, document, plan.trailing))
         warnings = self._warnings(item.text)
         prepared = Prepared(
             tokens=prompt,
             prefix_len=plan.prefix_len,
-            document_len=len(kept),
+            document_len=len(fit.tokens),
             fingerprint=plan.fingerprints.of(document, None if cut else item.text.text),
             max_tokens=spec.max_tokens,
             temperature=spec.temperature,

@@ -126,7 +126,8 @@ class Writer:
         client: A connection to Redis.
         prefix: The shard's prefix.
         consumer: The owner of the entries.
-        cache_ttl_s: How long an answer serves later duplicates.
+        cache_ttl_s: How long an answer serves later duplicates; 0: not at all.
+        cache_max_bytes: What all stored answers may take.
         max_deliveries: Deliveries after which a failing document becomes a dead letter.
         release: Called with (stream, entry id) pairs whose endings are written, or are void.
     """
@@ -138,13 +139,14 @@ class Writer:
         consumer: str,
         *,
         cache_ttl_s: int,
+        cache_max_bytes: int,
         max_deliveries: int,
         release: Callable[[Iterable[tuple[str, str]]], object],
     ) -> None:
         self._scripts = Scripts(client, prefix)
         self._client = client
         self._consumer = consumer
-        self._cache_ttl_s = cache_ttl_s
+        self._cache = cache_ttl_s, cache_max_bytes
         self._max_deliveries = max_deliveries
         self._release = release
         self._queue: SimpleQueue[Ending | Failing | None] = SimpleQueue()
@@ -211,8 +213,8 @@ class Writer:
         _note_refusals([one.lease for one in told], verdicts, is_repeated=num_attempts > 1)
         self._release((one.lease.stream, one.lease.entry_id) for one in told)
 
-    def _shared(self) -> tuple[str, str, int]:
-        return GROUP, self._consumer, self._cache_ttl_s
+    def _shared(self) -> tuple[str, str, int, int]:
+        return GROUP, self._consumer, *self._cache
 
     def _fail(self, failures: Sequence[Failing]) -> list[Any]:
         """Bury failed documents, or let them be delivered again, in one round trip."""

@@ -65,6 +65,7 @@ class EngineWorker:
             process.keys.prefix,
             process.consumer,
             cache_ttl_s=settings.result_cache_ttl_s,
+            cache_max_bytes=settings.result_cache_max_bytes,
             max_deliveries=settings.max_deliveries,
             release=self._window.release,
         )

@@ -97,6 +97,7 @@ class Rounds:
             Step("abandoned_jobs", self._seal_abandoned),
             Step("dead_letters", self._trim_dead),
             Step("deadlines", self._expire),
+            Step("answers", self._trim_answers),
             Step("tasks", self._tasks.forget_ended),
         )
 
@@ -149,15 +150,15 @@ class Rounds:
             dead=report.dead,
         )
 
-    def _move(self, script: ScriptName, event: str) -> None:
+    def _move(self, script: ScriptName, event: str, *told: int) -> None:
         total = 0
         for _ in range(_MOST_CALLS):
-            count = int(self._scripts.call(script, _MOVED_AT_ONCE))
+            count = int(self._scripts.call(script, *told, _MOVED_AT_ONCE))
             total += count
             if count < _MOVED_AT_ONCE:
                 break
         if total:
-            log.get().info(event, entries=total)
+            log.get().info(event, count=total)
 
     def _look_for_tasks(self) -> None:
         self.waiting_tasks = self._tasks.waiting()
@@ -175,6 +176,12 @@ class Rounds:
         count = self._client.xtrim(self._keys.dead, minid=oldest_kept_ms, approximate=False)
         if count:
             log.get().info("dead_letters.trimmed", dead_letters=count)
+
+    def _trim_answers(self) -> None:
+        """Forget stored answers that nobody asked for in their lifetime, or that are too many."""
+        settings = self._process.settings
+        kept = (settings.result_cache_ttl_s, settings.result_cache_max_bytes)
+        self._move("trim_answers", "answers.forgotten", *kept)
 
     def _expire(self) -> None:
         """Look through some of what waits; the next round goes on where this one stopped."""

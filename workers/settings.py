@@ -92,6 +92,11 @@ class Settings(BaseSettings):
     result_cache_ttl_s: int = Field(
         86_400, ge=0, description="How long an answer serves later duplicates; 0: not at all."
     )
+    result_cache_max_bytes: int = Field(
+        256 * 1024**2,
+        ge=0,
+        description="What all stored answers may take; the least recently used go first.",
+    )
     backlog_max_docs: int = Field(
         1_000_000, ge=1, description="Documents accepted and not yet answered."
     )

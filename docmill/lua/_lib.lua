@@ -18,11 +18,17 @@
 --   <p>:job:<id>:history    hash   request id -> its earlier dead letters, one line each
 --   <p>:job:<id>:parked     stream ready entries that wait while the job is paused, and stream; goes when
 --                                  it is resumed or cancelled
+--   <p>:job:<id>:splits     hash   custom id -> job of its parts, while they are answered
+--   <p>:job:<id>~<request>  hash   a job made of the parts of one document, as above, and parent (job id),
+--                                  consumer, trace (of the last part that was given up); deleted with its end
+--   <p>:job:<...>:whole     hash   the fields of that document's entry, and stream
 --   <p>:parked            set      ids of the jobs that have parked entries
 --   <p>:open              zset     job id -> when its producer last did something; only unsealed jobs
 --   <p>:backlog           hash     docs, bytes in flight; max_docs, max_bytes (absent: defaults below)
 --   <p>:running           zset     request id -> start, UNIX seconds; only while in an engine
---   <p>:intake:<tier>     stream   i (request id) j (job id) h (header) d (document) b (bytes) n (deliveries)
+--   <p>:intake:<tier>     stream   i (request id) j (job id) h (header) d (document) b (bytes) n (deliveries);
+--                                  once its parts are answered also a (their bodies, each after its length
+--                                  as four bytes, big-endian) and l (rounds of combining so far)
 --   <p>:ready:<v>:<t>:<k> stream   i j h b n as above, p (prepared), f (fingerprint or '')
 --   <p>:later             zset     request id -> due, UNIX seconds; only while it waits for a retry
 --   <p>:later:<request>   hash     the fields of that entry, and stream
@@ -30,10 +36,16 @@
 --                                  (message), trace, result (its entry in the job's results), history
 --   <p>:reaper            string   '<token> <holder>', with expiry: the reaper at work
 --   <p>:lead:<fp>         string   one line each: request id of the leader, the stream and the entry id where
---                                  it lies; deleted with the leader's end
---   <p>:followers:<fp>    list     flat: request id, job id, tier, bytes, header, document; deleted with the
---                                  leader's end
+--                                  it lies, how many leaders before it failed; deleted with the last leader's
+--                                  end
+--   <p>:followers:<fp>    list     flat: request id, job id, tier, bytes, header, document (or the prepared
+--                                  record), prompt tokens, ready stream (of prepared ones, else ''); deleted
+--                                  with the last leader's end
 --   <p>:result:<fp>       string   body bytes; expires by the writer's time
+--   <p>:answers           zset     fp -> last use, UNIX seconds, of the results above
+--   <p>:answers:bytes     hash     fp -> bytes, of the same
+--   <p>:sharing           hash     figures: lookups, process, cached, followed, promoted, evicted (counts),
+--                                  tokens_saved (prompts not computed), answer_bytes (of all answers kept)
 local P = KEYS[1]
 local DEFAULT_MAX_DOCS = 1000000
 local DEFAULT_MAX_BYTES = 4 * 1024 * 1024 * 1024
@@ -46,6 +58,8 @@ local function k_bodies(job) return P .. ':job:' .. job .. ':bodies' end
 local function k_cancelled(job) return P .. ':job:' .. job .. ':cancelled' end
 local function k_history(job) return P .. ':job:' .. job .. ':history' end
 local function k_parked(job) return P .. ':job:' .. job .. ':parked' end
+local function k_splits(job) return P .. ':job:' .. job .. ':splits' end
+local function k_whole(job) return P .. ':job:' .. job .. ':whole' end
 local function k_later(request) return P .. ':later:' .. request end
 local function k_intake(tier) return P .. ':intake:' .. tier end
 local function k_lead(fp) return P .. ':lead:' .. fp end
@@ -58,6 +72,9 @@ local K_LATER = P .. ':later'
 local K_PARKED = P .. ':parked'
 local K_OPEN = P .. ':open'
 local K_REAPER = P .. ':reaper'
+local K_ANSWERS = P .. ':answers'
+local K_ANSWER_BYTES = P .. ':answers:bytes'
+local K_SHARING = P .. ':sharing'
 -- A shared body of so many bytes or more is stored once per job.
 local SHARED_BYTES = 1024
 local NOT_PAYLOAD = {
@@ -170,8 +187,9 @@ local function is_whole(e)
   return e.i and e.j and e.h and is_count(e.b) and is_count(e.n) and true or false
 end
 
--- What a call adds to the backlog and to its jobs' counters: summed up, and written by `write_counts`.
-local left_docs, left_bytes, jobs = 0, 0, {}
+-- What a call adds to the backlog, to its jobs' counters and to the figures: summed up, and written by
+-- `write_counts`.
+local left_docs, left_bytes, jobs, figures = 0, 0, {}, {}
 
 -- What is known of a job, and what this call adds to its counters.
 local function job_of(id)
@@ -211,6 +229,8 @@ local function count(id, name, by)
   if job.exists then job.added[name] = (job.added[name] or 0) + by end
 end
 
+local function note(figure, by) figures[figure] = (figures[figure] or 0) + by end
+
 local function leave_backlog(bytes) left_docs, left_bytes = left_docs + 1, left_bytes + bytes end
 local function enter_backlog(bytes) left_docs, left_bytes = left_docs - 1, left_bytes - bytes end
 
@@ -223,11 +243,12 @@ end
 
 local function counters(job)
   local c = redis.call('HMGET', k_job(job), 'submitted', 'succeeded', 'failed', 'cancelled',
-    'expired', 'running', 'sealed', 'cancelled_at', 'result_ttl_s', 'finished_at', 'left')
+    'expired', 'running', 'sealed', 'cancelled_at', 'result_ttl_s', 'finished_at', 'left', 'parent')
   local n = function(at) return tonumber(c[at] or 0) or 0 end
   return {
     submitted = n(1), done = n(2) + n(3) + n(4) + n(5), running = n(6), sealed = n(7) == 1,
     is_cancelled = c[8] and true or false, result_ttl_s = n(9), finished_at = c[10], left = n(11),
+    parent = c[12],
   }
 end
 
@@ -239,15 +260,21 @@ end
 local function keys_of_job(job)
   return {
     k_job(job), k_ids(job), k_specs(job), k_results(job), k_bodies(job), k_cancelled(job), k_history(job),
+    k_splits(job), k_whole(job),
   }
 end
+
+local ended_parts = {} -- jobs of parts that ended in this call; `write_counts` takes them together
 
 -- Ends the job once nothing more can come, and starts the clock on its keys. They stay while entries of a
 -- cancelled job lie somewhere: taken for another job's of the same id, those would be answered.
 local function finish_if_done(job)
   local c = counters(job)
   if not c.sealed or c.done < c.submitted then return end
-  if not c.finished_at then redis.call('HSET', k_job(job), 'finished_at', now_s()) end
+  if not c.finished_at then
+    redis.call('HSET', k_job(job), 'finished_at', now_s())
+    if c.parent then ended_parts[#ended_parts + 1] = job end
+  end
   if c.left > 0 or redis.call('TTL', k_job(job)) >= 0 then return end
   for _, key in ipairs(keys_of_job(job)) do redis.call('EXPIRE', key, c.result_ttl_s) end
 end
@@ -278,6 +305,8 @@ local function settle(id, outcome, header, body, how, was_running, fp)
   return redis.call('XADD', job.results, '*', 'h', header, 'b', '', 'd', how, 's', fp)
 end
 
+local take_together -- below: it ends documents in turn
+
 -- Every script that counts ends with this. 0 - x: unary minus makes -0, which reaches Redis 7.0 as '-0',
 -- no integer to it. pcall: a counter that somebody spoiled must not cost the others theirs.
 local function write_counts()
@@ -285,71 +314,16 @@ local function write_counts()
     pcall(redis.call, 'HINCRBY', K_BACKLOG, 'docs', 0 - left_docs)
     pcall(redis.call, 'HINCRBY', K_BACKLOG, 'bytes', 0 - left_bytes)
   end
-  for id, job in pairs(jobs) do
+  for figure, by in pairs(figures) do pcall(redis.call, 'HINCRBY', K_SHARING, figure, by) end
+  local counted = jobs
+  left_docs, left_bytes, jobs, figures = 0, 0, {}, {}
+  for id, job in pairs(counted) do
     for name, by in pairs(job.added) do pcall(redis.call, 'HINCRBY', k_job(id), name, by) end
     if next(job.added) then finish_if_done(id) end
   end
-end
-
-local function lead_of(request, stream, entry) return request .. '\n' .. stream .. '\n' .. entry end
-
-local function is_led_by(lead, request)
-  return lead and starts_with(lead, request .. '\n')
-end
-
--- Puts a taken-out entry back into its stream; if it leads, its followers' marker goes with it.
-local function send_back(stream, e)
-  local entry = redis.call('XADD', stream, '*', unpack(flat_of(e)))
-  if (e.f or '') ~= '' and is_led_by(redis.call('GET', k_lead(e.f)), e.i) then
-    redis.call('SET', k_lead(e.f), lead_of(e.i, stream, entry))
-  end
-end
-
--- Sends those who wait for an answer back to intake, each to run or lead anew.
-local function disband(fp)
-  local flat = redis.call('LRANGE', k_followers(fp), 0, -1)
-  redis.call('DEL', k_lead(fp), k_followers(fp))
-  for at = 1, #flat, 6 do
-    redis.call('XADD', k_intake(flat[at + 2]), '*', 'i', flat[at], 'j', flat[at + 1],
-      'h', flat[at + 4], 'd', flat[at + 5], 'b', flat[at + 3], 'n', 1)
-  end
-end
-
--- Lets go of those who waited for a leader that ends without an answer.
-local function release_followers(fp, request)
-  if fp ~= '' and is_led_by(redis.call('GET', k_lead(fp)), request) then disband(fp) end
-end
-
--- Lets go of a taken-out entry that was cancelled or whose job is gone. What waited when its job was
--- cancelled was counted then; everything else is counted now.
-local function drop_unwanted(e)
-  leave_backlog(e.b)
-  local is_uncounted = stop_running(e.j, e.i) or (is_wanted(e.j) and is_cancelled_singly(e.j, e.h))
-  count(e.j, is_uncounted and 'cancelled' or 'left', is_uncounted and 1 or 0 - 1)
-  release_followers(e.f or '', e.i)
-end
-
--- Parks a taken-out entry in the dead letters and fails its document, as far as the fields tell whose
--- it is.
-local function bury(stream, consumer, e, code, body, message, trace)
-  local letter = {
-    'stream', stream, 'consumer', consumer, 'reason', code, 'error', message, 'trace', trace,
-  }
-  local function add(name, value) letter[#letter + 1] = name; letter[#letter + 1] = value end
-  if is_whole(e) then
-    leave_backlog(e.b)
-    local was_running = redis.call('ZSCORE', K_RUNNING, e.i) and job_of(e.j).exists
-    local result = settle(e.j, 'failed', e.h, body, 'run', was_running)
-    add('result', result or '')
-    add('history', job_of(e.j).exists and redis.call('HGET', k_history(e.j), e.i) or '')
-  end
-  for name, value in pairs(e) do
-    -- Lua's stack bounds `unpack`: of what somebody made up, some thousand fields do
-    if not NOT_PAYLOAD[name] and #letter < 2000 then add(name, value) end
-  end
-  redis.call('XADD', K_DEAD, 'MAXLEN', '~', 100000, '*', unpack(letter))
-  if is_whole(e) then
-    stop_running(e.j, e.i)
-    release_followers(e.f or '', e.i)
-  end
+  if #ended_parts == 0 then return end
+  local ended = ended_parts
+  ended_parts = {}
+  for _, job in ipairs(ended) do take_together(job) end
+  write_counts()
 end

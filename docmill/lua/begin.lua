@@ -1,10 +1,48 @@
 -- Marks entries as running before an engine takes them, and weeds out what must not run now.
 -- ARGV: group, consumer, then per entry: ready stream, entry id and the entry's fields i j b f (passed
 --       because reading them here would copy the whole prompt into Lua)
--- Returns per entry: 'RUN', 'DROPPED' (it was cancelled, or its job is gone; acknowledged), 'PARKED' (its
--- job is paused; moved to where unpark.lua finds it), or 'LOST'.
+-- Returns per entry: 'RUN', 'LOST', or what else became of it: 'DROPPED' (it was cancelled, or its job is
+-- gone), 'PARKED' (its job is paused; moved to where unpark.lua finds it), 'CACHED' or 'FOLLOWS' (an equal
+-- document was answered meanwhile, or runs now: it gets the same answer).
 local group, consumer, verdicts = ARGV[1], ARGV[2], {}
-local started, unwanted, parked = {}, {}, {}
+local started, unwanted, parked, shared = {}, {}, {}, {}
+local entries = named_entries(group, consumer, 3, 6)
+local leaders = {} -- fingerprint -> who computes it, as lead_of has it
+local fps, names = {}, {}
+for _, e in ipairs(entries) do
+  e.f = ARGV[e.at + 5]
+  if e.is_owned and e.f ~= '' then
+    fps[#fps + 1] = e.f
+    names[#names + 1] = k_lead(e.f)
+  end
+end
+if #fps > 0 then
+  for at, lead in ipairs(redis.call('MGET', unpack(names))) do leaders[fps[at]] = lead end
+end
+
+-- Whether the entry, which does not lead its equals, got its answer otherwise: what was retried, or lay
+-- here during a pause, may have been overtaken. If not, it leads from now on.
+local function is_shared(e)
+  local lead = leaders[e.f]
+  if e.f == '' or is_led_by(lead, e.i) then return false end
+  local whole = e.whole or fields_of(e.stream, e.id)
+  if not whole then return false end
+  if lead and is_lead_alive(lead, false) then
+    stop_running(e.j, e.i)
+    follow(e.f, whole, string.match(e.stream, '([^:]+):%d+$'), whole.p, 0, e.stream)
+    return 'FOLLOWS'
+  end
+  local answer = redis.call('GET', k_cached(e.f))
+  if answer then
+    settle(e.j, 'succeeded', whole.h, answer, 'cached', stop_running(e.j, e.i), e.f)
+    leave_backlog(e.b)
+    note('cached', 1)
+    return 'CACHED'
+  end
+  leaders[e.f] = lead_of(e.i, e.stream, e.id)
+  redis.call('SET', k_lead(e.f), leaders[e.f])
+  return false
+end
 
 local function judge(e)
   local job = job_of(e.j)
@@ -12,12 +50,14 @@ local function judge(e)
   e.h = e.whole and e.whole.h
   if not is_wanted(e.j) or (e.h and is_cancelled_singly(e.j, e.h)) then return 'DROPPED', unwanted end
   if job.is_paused and e.whole then return 'PARKED', parked end
+  local said = is_shared(e)
+  if said then return said, shared end
   started[e.j] = started[e.j] or {}
   return 'RUN', started[e.j]
 end
 
-for at, e in ipairs(named_entries(group, consumer, 3, 6)) do
-  e.f = ARGV[e.at + 5]
+open_writes()
+for at, e in ipairs(entries) do
   verdicts[at] = 'LOST'
   if e.is_owned then
     local said, list = judge(e)
@@ -25,16 +65,16 @@ for at, e in ipairs(named_entries(group, consumer, 3, 6)) do
     list[#list + 1] = said == 'RUN' and e.i or e
   end
 end
-open_writes()
+drop_entries(group, shared)
+for _, e in ipairs(unwanted) do drop_unwanted(e, e.stream) end
 drop_entries(group, unwanted)
-for _, e in ipairs(unwanted) do drop_unwanted(e) end
 drop_entries(group, parked)
 for _, e in ipairs(parked) do
   stop_running(e.j, e.i) -- begun twice, as after a lost reply
   e.whole.stream = e.stream
-  redis.call('XADD', k_parked(e.j), '*', unpack(flat_of(e.whole)))
+  local place = redis.call('XADD', k_parked(e.j), '*', unpack(flat_of(e.whole)))
   redis.call('SADD', K_PARKED, e.j)
-  release_followers(e.f, e.i) -- other jobs' documents must not wait for this one's pause to end
+  rest_lead(e.whole, k_parked(e.j), place)
 end
 local started_at = math.floor(now_s()) -- a fraction would be parsed anew at each insert
 for job, requests in pairs(started) do

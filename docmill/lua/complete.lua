@@ -1,11 +1,11 @@
 -- Ends ready entries with their results: result, result cache, followers, counters, acknowledgement in
 -- one step, each only while this consumer still owns it.
--- ARGV: group, consumer, result cache lifetime in seconds, then per entry: ready stream, entry id, the
---       entry's fields i j b f h (passed because reading them here would copy the whole prompt into
+-- ARGV: group, consumer, result cache lifetime in seconds (0: nothing is kept) and bytes, then per entry:
+--       ready stream, entry id, the entry's fields i j b f h (passed because reading them here would copy the whole prompt into
 --       Lua), outcome (succeeded, expired or cancelled), body bytes
 -- Returns per entry: 'OK', 'LOST' (somebody else has it; nothing was written), or why it failed.
-local group, consumer, cache_ttl_s = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local entries = named_entries(group, consumer, 4, 9)
+local group, consumer, cache_ttl_s, cache_max_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local entries = named_entries(group, consumer, 5, 9)
 local owned, requests, shared, leads, followed = {}, {}, {}, {}, {}
 for _, e in ipairs(entries) do
   e.f, e.h, e.outcome, e.body = unpack(ARGV, e.at + 5, e.at + 8)
@@ -22,6 +22,12 @@ for _, e in ipairs(entries) do
 end
 if #owned == 0 then return verdicts_on(entries) end
 
+-- who goes on in their place needs their prompts
+for _, e in ipairs(owned) do
+  if e.outcome ~= 'succeeded' and e.f ~= '' and redis.call('EXISTS', e.followers) == 1 then
+    e.p = (fields_of(e.stream, e.id) or {}).p
+  end
+end
 drop_entries(group, owned)
 local running = {} -- request id -> since when
 for at, since in ipairs(redis.call('ZMSCORE', K_RUNNING, unpack(requests))) do
@@ -35,11 +41,13 @@ if #shared > 0 then
   for at, leader in ipairs(redis.call('MGET', unpack(leads))) do leaders[shared[at]] = leader end
 end
 
--- Those who waited for the entry's answer: six items each, as release_followers reads them.
+-- Those who waited for the entry's answer, flat.
 local function followers_of(e)
   if not has_followers or not is_led_by(leaders[e.f], e.i) then return {} end
   return redis.call('LRANGE', e.followers, 0, -1)
 end
+
+local answers = {} -- fingerprint -> body, to be kept
 
 local function complete(e)
   leave_backlog(e.b)
@@ -48,24 +56,26 @@ local function complete(e)
   if was_running then count(e.j, 'running', -1) end
   if e.outcome ~= 'succeeded' then
     settle(e.j, e.outcome, e.h, e.body, 'run', was_running)
-    release_followers(e.f, e.i)
+    pass_lead(e, e.stream)
     return 'OK'
   end
   local flat = followers_of(e)
   settle(e.j, e.outcome, e.h, e.body, 'run', was_running, #flat > 0 and e.f)
-  if e.f ~= '' and cache_ttl_s > 0 then redis.call('SET', k_cached(e.f), e.body, 'EX', cache_ttl_s) end
+  if e.f ~= '' and cache_ttl_s > 0 then answers[e.f] = e.body end
   if is_led_by(leaders[e.f], e.i) then
     spent[#spent + 1] = e.lead
     if has_followers then spent[#spent + 1] = e.followers end
   end
-  for at = 1, #flat, 6 do
+  for at = 1, #flat, FOLLOWER_ITEMS do
     leave_backlog(flat[at + 3])
     settle(flat[at + 1], e.outcome, flat[at + 4], e.body, 'follower', false, e.f)
+    note('tokens_saved', tonumber(flat[at + 6]) or 0)
   end
   return 'OK'
 end
 
 local verdicts = verdicts_on(entries, complete)
 if #spent > 0 then redis.call('DEL', unpack(spent)) end
+remember_answers(answers, cache_ttl_s, cache_max_bytes)
 write_counts()
 return verdicts

@@ -11,7 +11,7 @@ local function bring_back(request)
   if stream and is_entry_wanted(e) then
     send_back(stream, e)
   elseif stream then
-    drop_unwanted(e)
+    drop_unwanted(e, stream)
   end
   redis.call('DEL', k_later(request))
   redis.call('ZREM', K_LATER, request)

@@ -25,9 +25,9 @@ local function finish(entry, e)
   if is_entry_wanted(e) then
     leave_backlog(e.b)
     settle(e.j, 'expired', e.h, body, 'rejected', false)
-    release_followers(e.f or '', e.i)
+    pass_lead(e, e.stream or stream)
   else
-    drop_unwanted(e)
+    drop_unwanted(e, e.stream or stream)
   end
   if stream == k_parked(e.j) and redis.call('XLEN', stream) == 0 then
     redis.call('DEL', stream)

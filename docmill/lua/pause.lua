@@ -6,6 +6,12 @@ local job = ARGV[1]
 if redis.call('EXISTS', k_job(job)) == 0 then return -1 end
 local c = counters(job)
 open_writes()
-if ARGV[2] == '0' then return redis.call('HDEL', k_job(job), 'paused_at') end
-if c.is_cancelled or c.finished_at then return 0 end
-return redis.call('HSETNX', k_job(job), 'paused_at', now_s())
+local all = redis.call('HVALS', k_splits(job)) -- with it rest the parts of its documents
+all[#all + 1] = job
+local changed = 0
+if ARGV[2] == '0' then
+  for _, id in ipairs(all) do changed = redis.call('HDEL', k_job(id), 'paused_at') end
+elseif not (c.is_cancelled or c.finished_at) then
+  for _, id in ipairs(all) do changed = redis.call('HSETNX', k_job(id), 'paused_at', now_s()) end
+end
+return changed

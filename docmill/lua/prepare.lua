@@ -1,17 +1,18 @@
 -- Ends intake entries: each document becomes ready, follows a leader, is answered from the result cache,
 -- or is refused; each only while this consumer still owns its entry.
--- ARGV: group, consumer, then per entry: intake stream, entry id, the entry's fields i j b h (passed
---       because reading them here would copy the document into Lua), verdict and its three arguments:
---         'ready':  ready stream, prepared bytes, fingerprint ('' = never shared)
---         'settle': outcome, body bytes, ''
+-- ARGV: group, consumer, how many of the documents the worker knew already, then per entry: intake stream,
+--       entry id, the entry's fields i j b (passed because reading them here would copy the document into
+--       Lua), the header to go on with, verdict and its four arguments:
+--         'ready':  ready stream, prepared bytes, fingerprint ('' = never shared), prompt tokens
+--         'settle': outcome, body bytes, '', ''
 -- Returns per entry: 'READY', 'FOLLOWS', 'CACHED', 'SETTLED', 'DROPPED' (it was cancelled, or its job
 -- is gone), 'LOST' (the entry is somebody else's; nothing was written), or why it failed (nothing was
 -- written, and the entry is still this consumer's).
 local group, consumer = ARGV[1], ARGV[2]
-local entries = named_entries(group, consumer, 3, 10)
+local entries = named_entries(group, consumer, 4, 11)
 local shared, names = {}, {}
 for _, e in ipairs(entries) do
-  e.h, e.verdict, e.first, e.second, e.f = unpack(ARGV, e.at + 5, e.at + 9)
+  e.h, e.verdict, e.first, e.second, e.f, e.tokens = unpack(ARGV, e.at + 5, e.at + 10)
   if e.is_owned and e.f ~= '' then
     shared[#shared + 1] = e.f
     names[#names + 1] = k_cached(e.f)
@@ -24,31 +25,27 @@ if #shared > 0 then
   for at, fp in ipairs(shared) do
     stored[fp], leaders[fp] = values[2 * at - 1], values[2 * at]
   end
+  note('lookups', #shared)
+  note('process', tonumber(ARGV[3]))
 end
 
 local found = {} -- fingerprint -> whether its leader is there
 
--- A marker is believed only while its leader's entry lies where it says, or waits for another try: who
--- deletes a stream by hand, or writes a marker, must not have copies wait for ever.
 local function has_leader(e)
   local lead = leaders[e.f]
   if not lead or is_led_by(lead, e.i) then return false end
-  if found[e.f] == nil then
-    local request, stream, entry = string.match(lead, '^(.*)\n(.*)\n(.*)$')
-    local is_read, rows = pcall(redis.call, 'XRANGE', stream or '', entry or '', entry or '')
-    found[e.f] = is_read and rows[1] ~= nil or redis.call('EXISTS', k_later(request or lead)) == 1
-    if not found[e.f] then disband(e.f) end
-  end
+  if found[e.f] == nil then found[e.f] = is_lead_alive(lead, job_of(e.j).is_paused) end
   return found[e.f]
 end
 
-local function follow(e)
+local function wait_for_leader(e)
   local whole = fields_of(e.stream, e.id)
   if not whole then return 'LOST' end
-  local tier = string.match(e.stream, '([^:]+)$')
-  redis.call('RPUSH', k_followers(e.f), e.i, e.j, tier, e.b, e.h, whole.d)
+  follow(e.f, e, string.match(e.stream, '([^:]+)$'), whole.d, e.tokens, '')
   return 'FOLLOWS'
 end
+
+local used = {} -- fingerprints whose stored answers were given
 
 local led = {} -- flat: each new marker's key and value
 
@@ -56,7 +53,7 @@ local function make_ready(e)
   -- the prompt last: each field after it would move it once more
   local entry = redis.call('XADD', e.first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1,
     'f', e.f, 'p', e.second)
-  -- nobody may have to wait until a pause ends
+  -- those who waited for one that is gone wait for this one; nobody may have to until a pause ends
   if e.f ~= '' and not job_of(e.j).is_paused then
     leaders[e.f], found[e.f] = lead_of(e.i, e.first, entry), true
     led[#led + 1] = k_lead(e.f)
@@ -72,7 +69,7 @@ local function end_entry(e)
   local said
   if not is_entry_wanted(e) then
     said = 'DROPPED'
-    drop_unwanted(e)
+    drop_unwanted(e, e.stream)
   elseif e.verdict == 'settle' then
     said = 'SETTLED'
     settle(e.j, e.first, e.h, e.second, 'rejected', false)
@@ -81,8 +78,10 @@ local function end_entry(e)
     said = 'CACHED'
     settle(e.j, 'succeeded', e.h, stored[e.f], 'cached', false, e.f)
     leave_backlog(e.b)
+    used[#used + 1] = e.f
+    note('tokens_saved', tonumber(e.tokens))
   elseif has_leader(e) then
-    said = follow(e)
+    said = wait_for_leader(e)
   else
     said = make_ready(e)
   end
@@ -94,5 +93,9 @@ open_writes()
 local verdicts = verdicts_on(entries, end_entry)
 drop_entries(group, ended)
 if #led > 0 then redis.call('MSET', unpack(led)) end
+if #used > 0 then
+  touch_answers(used)
+  note('cached', #used)
+end
 write_counts()
 return verdicts

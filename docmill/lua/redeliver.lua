@@ -27,7 +27,7 @@ end
 if not is_whole(e) then return give_up('malformed', 'the entry lacks fields of a document') end
 if not is_entry_wanted(e) then
   drop()
-  drop_unwanted(e)
+  drop_unwanted(e, stream)
   write_counts()
   return 'DROPPED'
 end

@@ -10,7 +10,7 @@ local function bring_back(job)
     local stream = e.stream
     e.stream = nil
     -- without one it is nobody's
-    if stream then redis.call('XADD', stream, '*', unpack(flat_of(e))) end
+    if stream then send_back(stream, e) end
     redis.call('XDEL', k_parked(job), row[1])
     left = left - 1
   end

@@ -298,7 +298,7 @@ def test_streams_keep_no_memory_of_what_was_acknowledged(documents: Documents) -
     for entry, fields in _take(documents, documents.ready()):
         told = [fields[name] for name in (b"i", b"j", b"b", b"f", b"h")]
         ready = (documents.ready(), entry)
-        documents.scripts.call("complete", GROUP, "holder", 0, *ready, *told, "succeeded", b"")
+        documents.scripts.call("complete", GROUP, "holder", 0, 0, *ready, *told, "succeeded", b"")
 
     assert documents.counts() == {"submitted": 1000, "succeeded": 1000}
     assert full_bytes > 100_000

@@ -41,12 +41,12 @@ class CannedWorker:
             header = Header.decode(fields[b"h"])
             spec = self._client.hget(self._keys.specs(header.job_id), header.spec)
             self.specs[header.custom_id] = Spec.decode(spec)
-            verdict: tuple[Any, ...] = ("ready", self._ready, fields[b"d"], "")
+            verdict: tuple[Any, ...] = ("ready", self._ready, fields[b"d"], "", 7)
             if not fields[b"d"]:
                 error = Failure(code="empty_document", message="the document is empty")
-                verdict = ("settle", "failed", Body(outcome="failed", error=error).encode(), "")
+                verdict = ("settle", "failed", Body(outcome="failed", error=error).encode(), "", "")
             told = [fields[name] for name in (b"i", b"j", b"b", b"h")]
-            self._scripts.call("prepare", GROUP, CONSUMER, stream, entry, *told, *verdict)
+            self._scripts.call("prepare", GROUP, CONSUMER, 0, stream, entry, *told, *verdict)
 
     def begin(self, count: int = 100) -> list[tuple[str, bytes, dict[bytes, bytes]]]:
         """Mark ready documents as running and return them."""
@@ -70,7 +70,8 @@ class CannedWorker:
         usage = Usage(prompt_tokens=7, completion_tokens=len(text))
         body = Body(text=text, finish_reason="stop", usage=usage, model="canned").encode()
         told = [fields[name] for name in (b"i", b"j", b"b", b"f", b"h")]
-        self._scripts.call("complete", GROUP, CONSUMER, 0, stream, entry, *told, "succeeded", body)
+        told += [b"succeeded", body]
+        self._scripts.call("complete", GROUP, CONSUMER, 0, 0, stream, entry, *told)
 
     def fail(
         self,

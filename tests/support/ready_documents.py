@@ -107,8 +107,8 @@ class Documents:
             )
             data = record if record is not None else prepared.encode()
             told += [intake, entry_id, *(fields[name] for name in (b"i", b"j", b"b", b"h"))]
-            told += ["ready", self.ready(tier, bucket), data, fingerprint]
-        verdicts: list[bytes] = self.scripts.call("prepare", GROUP, "preparer", *told)
+            told += ["ready", self.ready(tier, bucket), data, fingerprint, "16"]
+        verdicts: list[bytes] = self.scripts.call("prepare", GROUP, "preparer", 0, *told)
         return verdicts
 
     def ready(self, tier: str = "batch", bucket: int = 0) -> str:

@@ -43,13 +43,14 @@ class Worker:
         *taken: Taken,
         outcome: str = "succeeded",
         ttl_s: int = 60,
+        max_bytes: int = 2**30,
         body: bytes = b"",
     ) -> list[bytes]:
         """Call complete.lua with the same body for all."""
         body = body or Body(outcome=outcome, text="answer").encode()
         told = [value for one in taken for value in (*_named(one, b"ijbfh"), outcome, body)]
         verdicts: list[bytes] = self.documents.scripts.call(
-            "complete", GROUP, self.name, ttl_s, *told
+            "complete", GROUP, self.name, ttl_s, max_bytes, *told
         )
         return verdicts
 

@@ -183,11 +183,11 @@ class Driver:
         named = []
         for ticket, fp in zip(tickets, fps, strict=False):
             ready, body = ticket.stream.replace("intake", "ready:fake") + ":0", self._body()
-            made = ("ready", self.stream(ready), "p", fp)
-            verdict = ("settle", "failed", body, "") if fp is None else made
+            made = ("ready", self.stream(ready), "p", fp, 1)
+            verdict = ("settle", "failed", body, "", "") if fp is None else made
             told += self._told(ticket, ticket.doc.header, *verdict)
             named.append((ticket, ready, fp, body))
-        said = self.scripts.call("prepare", GROUP, consumer, *told)
+        said = self.scripts.call("prepare", GROUP, consumer, 0, *told)
 
         assert said == list(self.model.prepare(consumer, named))
 
@@ -208,7 +208,7 @@ class Driver:
             body = self._body()
             told += self._told(ticket, ticket.doc.fp, ticket.doc.header, end, body)
             named.append((ticket, end, body))
-        said = self.scripts.call("complete", GROUP, consumer, is_cached * HOUR_S, *told)
+        said = self.scripts.call("complete", GROUP, consumer, is_cached * HOUR_S, 2**30, *told)
 
         assert said == list(self.model.complete(consumer, named, is_cached))
 

@@ -21,6 +21,8 @@ IN_LUA = {
     "k_cancelled": KEYS.cancelled("A"),
     "k_history": KEYS.history("A"),
     "k_parked": KEYS.parked("A"),
+    "k_splits": KEYS.splits("A"),
+    "k_whole": KEYS.whole("A"),
     "k_later": KEYS.later_entry("A"),
     "k_intake": KEYS.intake("A"),
     "k_lead": KEYS.leader("A"),
@@ -33,6 +35,9 @@ IN_LUA = {
     "K_PARKED": KEYS.parked_jobs,
     "K_OPEN": KEYS.open_jobs,
     "K_REAPER": KEYS.reaper,
+    "K_ANSWERS": KEYS.answers,
+    "K_ANSWER_BYTES": KEYS.answer_bytes,
+    "K_SHARING": KEYS.sharing,
 }
 
 

@@ -1,0 +1,55 @@
+-- The answers kept for later duplicates.
+local function forget_answers(fps)
+  local freed = 0
+  for at, bytes in ipairs(redis.call('HMGET', K_ANSWER_BYTES, unpack(fps))) do
+    freed = freed + (tonumber(bytes) or 0)
+    redis.call('DEL', k_cached(fps[at]))
+  end
+  redis.call('HDEL', K_ANSWER_BYTES, unpack(fps))
+  redis.call('ZREM', K_ANSWERS, unpack(fps))
+  note('answer_bytes', 0 - freed)
+  return freed
+end
+
+-- Forgets the least recently used answers until all take at most `max_bytes`, some hundred at a time.
+local function evict_answers(bytes, max_bytes, most)
+  local num_evicted = 0
+  while bytes > max_bytes and num_evicted < most do
+    local fps = redis.call('ZRANGE', K_ANSWERS, 0, 15)
+    if #fps == 0 then break end
+    bytes = bytes - forget_answers(fps)
+    num_evicted = num_evicted + #fps
+  end
+  if num_evicted > 0 then note('evicted', num_evicted) end
+  return num_evicted
+end
+
+local function touch_answers(fps)
+  local at, scored = now_s(), {}
+  for _, fp in ipairs(fps) do
+    scored[#scored + 1] = at
+    scored[#scored + 1] = fp
+  end
+  redis.call('ZADD', K_ANSWERS, unpack(scored))
+end
+
+-- Remembers answers for later duplicates; `bodies`: by fingerprint.
+local function remember_answers(bodies, ttl_s, max_bytes)
+  local fps, sizes, added = {}, {}, 0
+  for fp, body in pairs(bodies) do
+    redis.call('SET', k_cached(fp), body, 'EX', ttl_s)
+    fps[#fps + 1] = fp
+    sizes[#sizes + 1] = fp
+    sizes[#sizes + 1] = #body
+    added = added + #body
+  end
+  if #fps == 0 then return end
+  for _, bytes in ipairs(redis.call('HMGET', K_ANSWER_BYTES, unpack(fps))) do
+    added = added - (tonumber(bytes) or 0)
+  end
+  redis.call('HSET', K_ANSWER_BYTES, unpack(sizes))
+  touch_answers(fps)
+  note('answer_bytes', added)
+  local before = tonumber(redis.call('HGET', K_SHARING, 'answer_bytes') or 0) or 0
+  if before + added > max_bytes then evict_answers(before + added, max_bytes, 1000) end
+end
