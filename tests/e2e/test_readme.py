@@ -71,6 +71,14 @@ def test_a_folder_is_answered_by_the_first_command(
     assert 2 == len(records(folder / "answers.jsonl"))
 
 
+def test_the_first_command_can_be_checked(folder: Path, environment: dict[str, str]) -> None:
+    """The README's check of a folder finds nothing to complain about."""
+    program, *arguments = shlex.split(block("sh", "docmill check"))
+
+    assert program.endswith("/docmill")
+    run([*DOCMILL, *arguments], folder, environment)
+
+
 def test_the_json_lines_shown_are_accepted(folder: Path, environment: dict[str, str]) -> None:
     """Both kinds of line in the README are answered."""
     (folder / "in.jsonl").write_text(block("json", "note-1"))
