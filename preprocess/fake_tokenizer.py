@@ -9,6 +9,7 @@ from datetime import datetime
 import numpy as np
 
 from preprocess.base import ChatMessage, Offsets, Tokens
+from preprocess.token_bytes import characters_of
 
 
 class FakeTokenizer:
@@ -18,15 +19,15 @@ class FakeTokenizer:
         """Return a view of each text's bytes; see `preprocess.base.Tokenizer`."""
         return [_view(text) for text in texts]
 
-    def encode_with_offsets(self, text: str) -> tuple[Tokens, Offsets]:
-        """Return the tokens, and the characters whose bytes each holds."""
-        tokens = _view(text)
-        # the character to which each byte belongs, and one beyond the end for the padding
-        widths = [len(character.encode()) for character in text]
-        owners = np.repeat(np.arange(len(text), dtype=np.uint32), widths)
-        starts = owners[::4]
-        ends = owners[np.minimum(np.arange(3, 4 * len(tokens), 4), len(owners) - 1)] + 1
-        return tokens, np.stack([starts, ends], axis=1).astype(np.uint32)
+    def locate(self, text: str, tokens: Tokens) -> Offsets:
+        """Return the characters whose bytes each token holds."""
+        data = text.encode()
+        ends = np.minimum(np.arange(1, len(tokens) + 1) * 4, len(data))
+        return characters_of(data, ends)
+
+    def fewest_tokens(self, text: str) -> int:
+        """Return the number of tokens: it is known at once."""
+        return -(-len(text.encode()) // 4)
 
     def encode_piece(
         self, text: str, *, is_template: bool, precedes_document: bool

@@ -162,7 +162,12 @@ def test_truncation_is_exact_at_the_limit(
         for extra in (-1, 0, 1)
     ]
 
-    expected = Truncation(policy="head", original_tokens=limit + 1, kept_tokens=limit)
+    expected = Truncation(
+        policy="head",
+        original_tokens=limit + 1,
+        kept_tokens=limit,
+        dropped=((limit, limit + 1),),
+    )
     assert [None, None, expected] == reports
 
 
