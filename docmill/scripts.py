@@ -1,8 +1,8 @@
 """The Lua scripts: every step on the queue that must be atomic.
 
 Each script is one file in `lua/`, headed by its arguments and results; what they share stands in
-files of its own that are put in front of each. Scripts are called by hash; redis-py's `Script` loads them again on `NOSCRIPT`, also inside
-a pipeline. May import redis.
+files of its own that are put in front of each. Scripts are called by hash; redis-py's `Script`
+loads them again on `NOSCRIPT`, also inside a pipeline. May import redis.
 """
 
 from functools import cache

@@ -93,8 +93,8 @@ class TemplateRefusal(Exception):
 class Submission:
     """One document with who asked (`header`) and what is asked (`spec`, whose digest it names).
 
-    `answers` are the result bodies of a document's parts, in order: now they are to be combined, for
-    the `rounds`-th time.
+    `answers` are the result bodies of a document's parts, in order: now they are to be combined,
+    for the `rounds`-th time.
     """
 
     header: Header
