@@ -120,8 +120,8 @@ def run(
             question,
             reading,
             _terms(name=name, deadline=deadline, result_ttl=result_ttl),
+            None if to_stdout else output,
         ),
-        output=None if to_stdout else output,
         settings=_settings(
             model=model,
             engine=engine,

@@ -15,6 +15,7 @@ from docmill import intake
 from docmill.errors import IntakeError, Reason
 from docmill.intake import Document, Item, Refusal
 from docmill.intake.base import position_of
+from docmill.intake.formats import format_of
 from docmill.intake.scan import Scan, scan_items
 from docmill.request import SpecBook
 
@@ -30,23 +31,36 @@ class Work:
         options: What is asked about documents that do not say it themselves.
         reading: How files are read, as arguments of `docmill.read`.
         terms: What `Client.submit` takes beside the options.
+        output: Where results go; it is no input, wherever it lies. None: to standard output, or to
+            nobody yet.
     """
 
     inputs: Sequence[str]
     options: Mapping[str, Any]
     reading: Mapping[str, Any] = field(default_factory=dict)
     terms: Mapping[str, Any] = field(default_factory=dict)
+    output: Path | None = None
 
 
-def documents(work: Work) -> Iterator[Item]:
-    """Yield what the inputs hold; a document without any prompt is refused, alone."""
-    has_prompt = _has_prompt(work.options)
-    for item in intake.read(work.inputs, **work.reading):
-        yield item if has_prompt or not _is_unasked(item) else _unasked(item)
+def documents(work: Work, *, extract: bool = True) -> Iterator[Item]:
+    """Yield what the inputs hold; a document without any prompt is refused, alone.
+
+    Without `extract` those that a library has to read come with an empty text, at once.
+    """
+    for item in _items(work, extract=extract):
+        yield _unasked(item) if _is_unasked(item, work) else item
 
 
-def _is_unasked(item: Item) -> bool:
-    return isinstance(item, Document) and not _has_prompt(item.options or {})
+def _items(work: Work, *, extract: bool) -> Iterator[Item]:
+    for item in intake.read(work.inputs, extract=extract, **work.reading):
+        if work.output is None or not _is_file(item, work.output, work.inputs):
+            yield item
+
+
+def _is_unasked(item: Item, work: Work) -> bool:
+    if not isinstance(item, Document):
+        return False
+    return not _has_prompt(work.options) and not _has_prompt(item.options or {})
 
 
 def _has_prompt(options: Mapping[str, Any]) -> bool:
@@ -58,7 +72,7 @@ def _unasked(item: Item) -> Refusal:
     return Refusal(item.custom_id, Reason.BAD_REQUEST, message, item.source)
 
 
-def look_through(work: Work, output: Path | None = None) -> Scan:
+def look_through(work: Work) -> Scan:
     """Read all input once and refuse what could not run.
 
     Raises:
@@ -71,7 +85,9 @@ def look_through(work: Work, output: Path | None = None) -> Scan:
     SpecBook(work.options)  # refuses what no document could use
     for name in work.inputs:
         _refuse_pipe(name)
-    found = scan_items(_checked(work, output))
+        if work.output is not None and Path(name).resolve() == work.output.resolve():
+            raise IntakeError(f"output {work.output} is also an input: choose another --output")
+    found = scan_items(_checked(work))
     if found.duplicates:
         more = f" (and {found.num_duplicates - 1:,} more)" if found.num_duplicates > 1 else ""
         raise IntakeError(
@@ -90,14 +106,12 @@ def _refuse_pipe(name: str) -> None:
             raise IntakeError(f"input {name} is no file and no folder: save its content to a file")
 
 
-def _checked(work: Work, output: Path | None) -> Iterator[Item]:
-    has_prompt = _has_prompt(work.options)
+def _checked(work: Work) -> Iterator[Item]:
+    """Yield the inputs' documents; at their end, refuse them where none is asked anything."""
     is_asked = False
     unasked: str | None = None
-    for item in intake.read(work.inputs, **work.reading):
-        if output is not None and _is_file(item, output, work.inputs):
-            raise IntakeError(f"output {output} is also an input: choose another --output")
-        if not has_prompt and _is_unasked(item):
+    for item in _items(work, extract=False):
+        if _is_unasked(item, work):
             unasked = unasked or item.custom_id
             yield _unasked(item)
             continue
@@ -119,9 +133,10 @@ def check_service_input(paths: Sequence[str], options: Mapping[str, Any]) -> Non
     """Refuse files of the service's, which nobody here can look at, that surely need a prompt.
 
     Raises:
-        IntakeError: There is none, and none of them can be a file whose lines bring their own.
+        IntakeError: There is none, and none of them can have, or be, lines that bring their own.
     """
-    may_bring_own = any(path.endswith((".jsonl", ".ndjson", "*")) for path in paths)
+    forms = [format_of(Path(path).name) for path in paths]
+    may_bring_own = any(form is None or form.kind == "lines" for form in forms)
     if not _has_prompt(options) and not may_bring_own:
         raise IntakeError(f"there is no prompt for {paths[0]}: {_SAY_WHAT}")
 
@@ -141,7 +156,7 @@ def count_left(work: Work, answered: Mapping[str, tuple[str, str | None]], *, ou
     """
     num_left = 0
     books: dict[str | None, SpecBook] = {None: SpecBook(work.options)}
-    for item in documents(work):
+    for item in documents(work, extract=False):
         spec, model = answered.get(item.custom_id, ("", None))
         num_left += item.custom_id not in answered
         if not spec or not isinstance(item, Document):

@@ -45,15 +45,19 @@ _TICK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked for. `output` None writes to standard output."""
+    """What the user asked for."""
 
     work: Work
-    output: Path | None
     settings: dict[str, Any]
     state_dir: Path
     job_id: str | None = None
     as_json: bool = False
     is_debug: bool = False
+
+    @property
+    def output(self) -> Path | None:
+        """Where results go; None is standard output."""
+        return self.work.output
 
     @property
     def shown_output(self) -> str:
@@ -73,7 +77,7 @@ class Outcome:
 def run(request: Request) -> int:
     """Answer the documents and return the exit status: 0, or 1 when some have no answer."""
     began_at = time.monotonic()
-    found = look_through(request.work, request.output)
+    found = look_through(request.work)
     find_service()
     outcome = Outcome(found.count + found.num_problems)
     with ExitStack() as stack:

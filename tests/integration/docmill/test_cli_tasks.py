@@ -10,7 +10,7 @@ from docmill.keys import Keys
 from tests.integration.docmill.conftest import Command
 
 
-@pytest.mark.parametrize("paths", [["papers/"], ["a.txt", "*.md"]], ids=" ".join)
+@pytest.mark.parametrize("paths", [["a.csv"], ["a.txt", "*.md"]], ids=" ".join)
 def test_files_without_a_prompt_are_refused_at_once(
     docmill: Command, redis_client: Any, keys: Keys, paths: list[str]
 ) -> None:
@@ -22,9 +22,9 @@ def test_files_without_a_prompt_are_refused_at_once(
     assert 0 == redis_client.hlen(keys.tasks)
 
 
-@pytest.mark.parametrize("path", ["in.jsonl", "2026/*"])
+@pytest.mark.parametrize("path", ["in.jsonl", "in.jsonl.gz", "2026/*", "papers/"])
 def test_lines_may_bring_prompts_of_their_own(docmill: Command, path: str) -> None:
-    """What may be a file of such lines is left to the service to look at."""
+    """What may be, or hold, a file of such lines is left to the service to look at."""
     assert 0 == docmill("ingest", path, "--job-id", "own").exit_code
 
 

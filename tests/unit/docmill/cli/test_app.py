@@ -51,7 +51,11 @@ TWICE = '{"id": "a", "text": "x"}\n{"id": "b", "text": "x"}\n{"id": "a", "text":
 UNUSABLE = {
     "missing file": (_write("a.txt", "x"), ["b.txt"], ["'b.txt'", "No such file"]),
     "nothing matches": (_write("a.txt", "x"), ["*.md"], ["nothing matches '*.md'"]),
-    "empty folder": (lambda folder: (folder / "in").mkdir(), ["in"], ["'in'", "no .txt or .md"]),
+    "empty folder": (
+        lambda folder: (folder / "in").mkdir(),
+        ["in"],
+        ["'in'", "holds no files", ".txt"],
+    ),
     "empty lines": (_write("a.jsonl", "\n"), ["a.jsonl"], ["no documents", "a.jsonl"]),
     "same id twice": (_write("a.jsonl", TWICE), ["a.jsonl"], ["'a'", "a.jsonl:1", "a.jsonl:3"]),
     "no prompt file": (_write("a.txt", "x"), ["a.txt", "-p", "@p.txt"], ["p.txt", "No such file"]),

@@ -33,6 +33,32 @@ def test_bad_lines_do_not_stop_the_good_ones(tmp_path: Path) -> None:
     assert (found.count, found.num_problems) == (1, 1)
 
 
+def test_the_output_is_no_input(tmp_path: Path) -> None:
+    """Beside the documents, it is passed over; named as one of them, it is refused."""
+    _lines(tmp_path, {"id": "a", "text": "x"})
+    output = tmp_path / "out.jsonl"
+    output.write_text('{"id": "a", "text": "x"}\n', encoding="utf-8")
+
+    for inputs in ([str(tmp_path)], [f"{tmp_path}/*.jsonl"]):
+        work = Work(inputs, ASKED, output=output)
+        assert 1 == look_through(work).count
+        assert ["a"] == [item.custom_id for item in documents(work)]
+    with pytest.raises(IntakeError, match="is also an input"):
+        look_through(Work([str(tmp_path), str(output)], ASKED, output=output))
+
+
+def test_nothing_is_extracted_before_its_turn(tmp_path: Path) -> None:
+    """Looking through a pile does not read what takes time to read."""
+    (tmp_path / "a.html").write_text("<p>text</p>", encoding="utf-8")
+    work = Work([str(tmp_path)], ASKED)
+
+    assert 1 == look_through(work).count
+    assert 1 == count_left(work, {"b": ("", None)}, output="OUT")
+    [item] = documents(work, extract=False)
+    assert isinstance(item, Document)
+    assert not item.text
+
+
 def test_a_document_without_a_prompt_is_refused_alone(tmp_path: Path) -> None:
     """Beside documents with prompts of their own, one without becomes an error record."""
     inputs = _lines(tmp_path, {"id": "a", "text": "x"}, {"id": "b", "text": "x", "prompt": "Own?"})
