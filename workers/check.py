@@ -138,8 +138,9 @@ class Checker:
         if isinstance(verdict, Divided):
             tokens = self._num_tokens(submission, verdict)
             return Row(**known, verdict="split", tokens=tokens, parts=len(verdict.parts))
-        fingerprint = verdict.prepared.fingerprint or header.request_id
-        first = self._first.setdefault(fingerprint, header.custom_id)
+        first, fingerprint = header.custom_id, verdict.prepared.fingerprint
+        if fingerprint:
+            first = self._first.setdefault(fingerprint, first)
         return Row(
             **known,
             verdict=_fate(report, is_first=first == header.custom_id),
