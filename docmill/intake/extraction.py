@@ -39,6 +39,11 @@ class Extraction:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that reads, while there is one."""
+        return self._process.pid if self._process else None
+
     def read(
         self, path: Path, kind: str, *, encoding: str, max_document_bytes: int
     ) -> tuple[bytes, dict[str, Any]]:

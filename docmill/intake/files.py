@@ -18,7 +18,7 @@ from docmill.intake.extraction import Extraction
 from docmill.intake.formats import EXTRACTED, lacking, missing_extra
 from docmill.intake.jsonl import read_jsonl
 from docmill.intake.paths import Found, Paths, Roots, is_inside
-from docmill.intake.tables import Columns, Table
+from docmill.intake.tables import Columns, Table, decoded
 
 
 def read(
@@ -99,8 +99,8 @@ class _Reader:
         if found.form is None or found.form.kind != "table":
             return
         try:
-            with open_bytes(found.path, found.form) as file:
-                self._table(found, file)
+            with open_bytes(found.path, found.form) as file, decoded(file, self.encoding) as text:
+                self._table(found, text)
         except OSError:
             return
         except InvalidDocument as error:
@@ -135,8 +135,8 @@ class _Reader:
             )
             return
         if kind == "table":
-            with open_bytes(found.path, found.form) as file:
-                yield from self._table(found, file).items()
+            with open_bytes(found.path, found.form) as file, decoded(file, self.encoding) as text:
+                yield from self._table(found, text).items()
             return
         problem = id_problem(found.name)
         if problem:
@@ -144,14 +144,13 @@ class _Reader:
         if found.form and found.form.is_extracted:
             yield self._extracted(found, kind, extraction)
         else:
-            text = self._text(found)
-            yield Document(found.name, text, self.encoding, source={"file": found.name})
+            data = self._text(found)
+            yield Document(found.name, data, self.encoding, source={"file": found.name})
 
-    def _table(self, found: Found, file: io.BufferedReader) -> Table:
+    def _table(self, found: Found, text: io.TextIOWrapper) -> Table:
         return Table(
-            file,
+            text,
             name=found.name,
-            encoding=self.encoding,
             columns=self.columns,
             is_tabbed=found.form is not None and found.form.suffix == ".tsv",
             max_document_bytes=self.max_document_bytes,

@@ -35,6 +35,20 @@ class Columns:
     custom_id: str | None = None
 
 
+def decoded(file: io.BufferedReader, encoding: str) -> io.TextIOWrapper:
+    """Decode what a table holds; a byte that cannot be is kept as half a surrogate pair.
+
+    Raises:
+        InvalidDocument: It opens with the mark of UTF-16, which was not declared.
+    """
+    name = codecs.lookup(encoding).name
+    if file.peek(2)[:2] in _UTF16_MARKS and not name.startswith("utf-16"):
+        problem = f"it opens with the mark of UTF-16 but was declared {encoding}"
+        raise InvalidDocument(Reason.ENCODING, problem)
+    name = "utf-8-sig" if name == "utf-8" else name
+    return io.TextIOWrapper(file, name, errors="surrogateescape", newline="")
+
+
 class _RowTooLong(Exception):
     """The row at hand is longer than a row may be."""
 
@@ -44,10 +58,9 @@ class Table:
 
     def __init__(
         self,
-        file: io.BufferedReader,
+        text: io.TextIOWrapper,
         *,
         name: str,
-        encoding: str,
         columns: Columns,
         is_tabbed: bool,
         max_document_bytes: int,
@@ -55,9 +68,8 @@ class Table:
         """Read the header.
 
         Args:
-            file: What it holds; closed by the caller.
+            text: What it holds, from `decoded`.
             name: What to call it in ids, sources and messages.
-            encoding: Of its text.
             columns: Which to take.
             is_tabbed: Whether tabs separate the columns.
             max_document_bytes: The longest text.
@@ -66,8 +78,8 @@ class Table:
             InvalidDocument: There is no header that says where the text is.
         """
         self._name = name
-        self._encoding = encoding
-        self._lines = _Lines(_text_of(file, encoding), max_document_bytes + _SPARE_LEN)
+        self._encoding = text.encoding.removesuffix("-sig")
+        self._lines = _Lines(text, max_document_bytes + _SPARE_LEN)
         # the limit is the whole process', so it is only ever raised
         csv.field_size_limit(max(csv.field_size_limit(), self._lines.limit))
         try:
@@ -202,16 +214,6 @@ class _Lines:
         self.number += self._last.endswith(("\n", "\r")) and bool(line)
         self._last = line[-1:]
         return line
-
-
-def _text_of(file: io.BufferedReader, encoding: str) -> io.TextIOWrapper:
-    """Decode what a file holds; a byte that cannot be is kept as half a surrogate pair."""
-    name = codecs.lookup(encoding).name
-    if file.peek(2)[:2] in _UTF16_MARKS and not name.startswith("utf-16"):
-        problem = f"it opens with the mark of UTF-16 but was declared {encoding}"
-        raise InvalidDocument(Reason.ENCODING, problem)
-    name = "utf-8-sig" if name == "utf-8" else name
-    return io.TextIOWrapper(file, name, errors="surrogateescape", newline="")
 
 
 def _rows(lines: _Lines, is_tabbed: bool) -> Iterator[list[str]]:

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-CASES = Path(__file__).parent.parent / "data" / "cases"
+DATA = Path(__file__).parent.parent / "data"
+CASES = DATA / "cases"
 
 
 def rows(name: str) -> list[dict[str, Any]]:

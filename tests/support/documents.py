@@ -18,16 +18,19 @@ def pdf(pages: Sequence[str], title: str = "", forms: Sequence[bytes] = ()) -> b
     """
     first_form = 4
     first_page = first_form + len(forms)
-    resources = "<< /Font << /F 3 0 R >> /XObject << %s >> >>" % " ".join(
-        f"/X{at} {first_form + at} 0 R" for at in range(len(forms))
-    )
+    forms_named = " ".join(f"/X{at} {first_form + at} 0 R" for at in range(len(forms)))
+    resources = f"<< /Font << /F 3 0 R >> /XObject << {forms_named} >> >>"
     kids = " ".join(f"{first_page + 2 * at} 0 R" for at in range(len(pages)))
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>".encode(),
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-        *(_stream(form, f"/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources {resources}")
-          for form in forms),
+        *(
+            _stream(
+                form, f"/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources {resources}"
+            )
+            for form in forms
+        ),
     ]
     for at, text in enumerate(pages):
         content = f"BT /F 12 Tf 14 TL 72 720 Td {_shown(text)} ET" if text else "0 0 9 9 re f"
@@ -73,18 +76,16 @@ def paragraph(text: str, style: str = "") -> str:
 def docx(body: str, title: str = "") -> bytes:
     """Return a Word file with this WordprocessingML between the body's tags."""
     parts = {
-        "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types">'
-        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        '<Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/>'
-        "</Types>",
-        "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">'
-        f'<Relationship Id="r1" Type="{_OFFICE}/relationships/officeDocument" Target="word/document.xml"/>'
+        "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="r1" '
+        f'Type="{_OFFICE}/relationships/officeDocument" Target="word/document.xml"/>'
         "</Relationships>",
         "word/document.xml": f'<w:document xmlns:w="{_WORD}"><w:body>{body}</w:body></w:document>',
-        "word/styles.xml": f'<w:styles xmlns:w="{_WORD}"><w:style w:type="paragraph" w:styleId="Heading1">'
-        '<w:name w:val="heading 1"/></w:style></w:styles>',
-        "docProps/core.xml": f'<cp:coreProperties xmlns:cp="{_PACKAGE}/metadata/core-properties" '
-        f'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{escape(title)}</dc:title></cp:coreProperties>',
+        "word/styles.xml": f'<w:styles xmlns:w="{_WORD}">'
+        '<w:style w:type="paragraph" w:styleId="Heading1"><w:name w:val="heading 1"/></w:style>'
+        "</w:styles>",
+        "docProps/core.xml": f'<c:coreProperties xmlns:c="{_PACKAGE}/metadata/core-properties" '
+        f'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{escape(title)}</dc:title>'
+        "</c:coreProperties>",
     }
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,5 +1,6 @@
 """Documents from files, folders and globs: which, in what order, under which names."""
 
+import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from docmill.errors import IntakeError, Reason
 from docmill.intake import Document, Refusal, read
 from tests.support.cases import CASES
+from tests.support.documents import docx, paragraph, pdf
 
 
 @pytest.fixture
@@ -197,3 +199,82 @@ def test_a_service_waits_for_no_pipe(folder: Path) -> None:
     items = list(read(["pipe.txt", "pipe.jsonl"], inside=folder))
 
     assert [Reason.UNREADABLE] * 2 == [item.code for item in items if isinstance(item, Refusal)]
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Path:
+    """A folder with a file of every kind that people have."""
+    for name, data in (
+        ("a.pdf", pdf(["in a PDF", "more"], title="T")),
+        ("b.docx", docx(paragraph("in a Word file"), title="W")),
+        ("c.HTM", b"<title>P</title><p>in a page"),
+        ("d.csv", b"text\nin a row\n"),
+        ("e.jsonl", b'{"id": "e", "text": "in a line"}'),
+        ("f.txt", b"as it is\n"),
+        ("g.doc", b"not read"),
+    ):
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def test_a_folder_gives_every_kind_of_document(office: Path) -> None:
+    """Each with its text and where it came from."""
+    documents = [item for item in read(office) if isinstance(item, Document)]
+
+    assert {
+        "a.pdf": b"in a PDF\n\nmore\n",
+        "b.docx": b"in a Word file\n",
+        "c.HTM": b"in a page\n",
+        "d.csv#1": "in a row",
+        "e": "in a line",
+        "f.txt": b"as it is\n",
+    } == {document.custom_id: document.text for document in documents}
+    assert [
+        {"file": "a.pdf", "format": "pdf", "title": "T", "pages": [1, 2]},
+        {"file": "b.docx", "format": "docx", "title": "W"},
+        {"file": "c.HTM", "format": "html", "title": "P"},
+        {"file": "d.csv", "line": 2, "row": 1},
+        {"file": "e.jsonl", "line": 1},
+        {"file": "f.txt"},
+    ] == [document.source for document in documents]
+
+
+def test_looking_through_need_not_extract(office: Path) -> None:
+    """Documents come under the same ids, and no process is started for their text."""
+    looked = {item.custom_id: item for item in read(office, extract=False)}
+
+    assert [item.custom_id for item in read(office)] == list(looked)
+    assert Document("a.pdf", b"", source={"file": "a.pdf", "format": "pdf"}) == looked["a.pdf"]
+
+
+def test_a_file_without_text_is_refused_alone(office: Path) -> None:
+    """A scan, a broken file and one that leads outside are error records with codes."""
+    (office / "a.pdf").write_bytes(pdf(["", ""]))
+    (office / "b.docx").write_bytes(b"hello")
+    (office / "c.HTM").unlink()
+    (office / "c.HTM").symlink_to("/etc/hostname")
+    items = list(read(".", inside=office))
+
+    assert {
+        "a.pdf": Reason.NO_TEXT,
+        "b.docx": Reason.EXTRACTION,
+        "c.HTM": Reason.UNREADABLE,
+    } == {item.custom_id: item.code for item in items if isinstance(item, Refusal)}
+    assert 3 == sum(isinstance(item, Document) for item in items)
+
+
+@pytest.mark.parametrize("paths", [".", "a.pdf", "*.p*"])
+def test_a_missing_package_is_told_before_anything_is_read(
+    office: Path, monkeypatch: pytest.MonkeyPatch, paths: str
+) -> None:
+    """In one line, with the command that installs it; files that do not need it are read."""
+    find = importlib.util.find_spec
+    monkeypatch.chdir(office)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pypdfium2" else find(name)
+    )
+
+    with pytest.raises(IntakeError, match=r"a\.pdf cannot be read .*pip install 'docmill\[doc"):
+        read(paths)
+
+    assert 1 == len(list(read("b.docx")))

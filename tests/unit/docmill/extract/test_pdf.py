@@ -1,0 +1,75 @@
+"""Text out of PDF files."""
+
+from pathlib import Path
+
+import pytest
+
+from docmill.errors import InvalidDocument, Reason
+from docmill.extract.base import Extract, Order
+from docmill.extract.pdf import extract_pdf
+from tests.support.cases import DATA
+from tests.support.documents import pdf
+
+
+def extract(path: Path, data: bytes, max_text_bytes: int = 10_000) -> Extract:
+    """Extract from a file with this content."""
+    path.write_bytes(data)
+    return extract_pdf(Order(path, "utf-8", max_text_bytes, 1_000_000))
+
+
+def refused(path: Path, data: bytes, max_text_bytes: int = 10_000) -> tuple[Reason, str]:
+    """Return why a file with this content is refused."""
+    with pytest.raises(InvalidDocument) as error:
+        extract(path, data, max_text_bytes)
+    return error.value.reason, error.value.message
+
+
+def test_pages_become_paragraphs(tmp_path: Path) -> None:
+    """In order, with the file's title, its pages, and how many of them have no text."""
+    data = pdf(["Hello (you)\nline two", "", "Page 3"], title="A Title")
+
+    assert Extract(
+        "Hello (you)\nline two\n\nPage 3\n",
+        {"title": "A Title", "pages": [1, 3], "num_pages_without_text": 1},
+    ) == extract(tmp_path / "a.pdf", data)
+
+
+def test_a_word_hyphenated_at_a_line_s_end_is_whole_again(tmp_path: Path) -> None:
+    """What typesetting parted is one word, and a hyphen within a line stays."""
+    text = extract(tmp_path / "a.pdf", pdf(["well-known infor-\nmation"])).text
+
+    assert "well-known information\n" == text
+
+
+def test_a_scan_is_said_to_be_one(tmp_path: Path) -> None:
+    """A file without a text layer has a code of its own, and the remedy is named."""
+    code, message = refused(tmp_path / "a.pdf", pdf(["", ""]))
+
+    assert Reason.NO_TEXT == code
+    assert "none of its 2 pages has text" in message
+    assert "ocrmypdf" in message
+
+
+def test_a_locked_file_is_said_to_be_locked(tmp_path: Path) -> None:
+    """The remedy is named."""
+    data = (DATA / "documents" / "locked.pdf").read_bytes()
+
+    assert (Reason.EXTRACTION, "it is locked with a password; save it without one") == refused(
+        tmp_path / "a.pdf", data
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", pdf(["text"])[:150]])
+def test_a_broken_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    """Whatever its bytes are."""
+    assert (Reason.EXTRACTION, "it is no PDF, or a broken one") == refused(tmp_path / "a.pdf", data)
+
+
+def test_the_text_may_not_be_longer_than_a_document(tmp_path: Path) -> None:
+    """However small the file is."""
+    code, message = refused(tmp_path / "a.pdf", pdf(["x" * 60, "x" * 60]), max_text_bytes=100)
+
+    assert (Reason.TOO_LARGE, "its text is more than the 100 bytes a document may have") == (
+        code,
+        message,
+    )
