@@ -16,7 +16,8 @@ from typing import Any, Literal
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from docmill.errors import ConfigError
+from docmill.errors import ConfigError, JobRejected
+from docmill.rules import Policy, check_policies
 
 PREFIX = "DOCMILL_"
 
@@ -77,6 +78,11 @@ class Settings(BaseSettings):
     max_document_bytes: int = Field(
         16 * 1024 * 1024, ge=1024, description="Larger documents are refused before tokenising."
     )
+    rules: dict[str, Policy] = Field(
+        {},
+        description="Policies of content rules that differ from their own, as a JSON object such "
+        'as `{"prompt_injection":"reject"}`; a job may ask for others.',
+    )
     max_wait_s: float = Field(
         0.05, ge=0.0, le=60.0, description="How long a shallow bucket may wait for more rows."
     )
@@ -136,6 +142,17 @@ class Settings(BaseSettings):
             raise ValueError("must be a JSON list such as [4096,32768]")
         return found
 
+    @field_validator("rules", mode="before")
+    @classmethod
+    def _decode_rules(cls, value: Any) -> Any:
+        try:
+            found = json.loads(value) if isinstance(value, str) else value
+            return check_policies(found)
+        except (ValueError, RecursionError) as error:
+            raise ValueError('must be a JSON object such as {"mojibake":"repair"}') from error
+        except JobRejected as error:
+            raise ValueError(error.message) from error
+
     @field_validator("bucket_bounds")
     @classmethod
     def _bounds_ascend(cls, bounds: tuple[int, ...]) -> tuple[int, ...]:
@@ -190,8 +207,8 @@ class Settings(BaseSettings):
 def _to_text(value: Any) -> str:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
-    if isinstance(value, tuple):
-        return "[" + ",".join(str(item) for item in value) + "]"
+    if isinstance(value, tuple | dict):
+        return json.dumps(value, separators=(",", ":"))
     return str(value)
 
 
