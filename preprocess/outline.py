@@ -4,8 +4,9 @@ Decides what belongs together, from marks alone and in any script; knows neither
 A text is tiled by its units: each starts where the one before it ends, with the white space between
 them in front, as tokenizers see it. Lines that were wrapped at a width are joined, so that a
 sentence may reach over several. A unit has at most `MAX_UNIT_CHARS` characters; longer ones are cut
-at the best Unicode boundary, and inside a grapheme only where that alone is longer. Linear in the
-text. May import semantic_text_splitter.
+at the best Unicode boundary, and inside a grapheme only where that alone is longer. A text of over
+200,000 lines has units of some lines each, whatever they hold. Linear in the text. May import
+semantic_text_splitter.
 """
 
 import re
@@ -22,13 +23,17 @@ _LOOKAHEAD_CHARS = 64
 #: Lines are taken as wrapped up to this width, from this width on.
 _MIN_WRAP, _MAX_WRAP = 40, 200
 _MAX_HEADING_CHARS = 80
+#: Bounds what is held of a text that is all line breaks: some 200 bytes a line.
+_MAX_LINES = 200_000
 
-_LINE_BREAK = re.compile(r"\r\n|[\r\n\u2028\u2029]")
+#: What `str.splitlines` takes for the end of a line.
+_LINE_BREAK = re.compile("[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}#{1,6}\s")
-_UNDERLINE = re.compile(r"\s*([=\-~*^+#])\1{2,}\s*\Z")
+_UNDERLINE = re.compile(r"\s*([=\-~*^+#])\1{2,}\Z")
 _ITEM = re.compile(r"\s*(?:[-*+•\u2013\u2014]\s|\(?\d{1,3}[.)]\s|\(?[a-z][.)]\s)")
-_RECORD = re.compile(r"\s*[\d\[<{]")  # a log line, a table of figures
+#: What no wrapped line goes on with: an item, a log line, a row of figures.
+_OPENS = re.compile(rf"{_ITEM.pattern}|\s*[\d\[<{{]")
 #: The ends of sentences. Looking behind keeps a long row of dots from being tried at each dot.
 _STOP = re.compile(
     r"(?<![.!?…])[.!?…]++[\"'”\u2019»)\]*_]*+(?=\s)"
@@ -55,9 +60,15 @@ class Unit(NamedTuple):
     ends_block: bool
 
 
+class _Line(NamedTuple):
+    start: int
+    end: int  # without the white space at its end
+    text: str
+
+
 class _Block(NamedTuple):
     kind: Kind
-    lines: Sequence[tuple[int, int]]  # where each starts and ends, without its break
+    lines: Sequence[_Line]
 
 
 def units(text: str) -> list[Unit]:
@@ -65,13 +76,17 @@ def units(text: str) -> list[Unit]:
 
     Cost: some 0.1 µs a character.
     """
+    if text.count("\n") + text.count("\r") > _MAX_LINES:
+        return _slabs(text)
     found: list[Unit] = []
     at = 0
-    for block in _blocks(text):
-        ends = list(_ends(text, block))
-        for end in ends:
-            found.append(Unit(at, end, block.kind, end == ends[-1]))
+    for block in _blocks(_lines(text)):
+        ends = _ends(text, block)
+        for end in ends[:-1]:
+            found.append(Unit(at, end, block.kind, False))
             at = end
+        found.append(Unit(at, ends[-1], block.kind, True))
+        at = ends[-1]
     return found
 
 
@@ -86,144 +101,157 @@ def last_break(text: str, start: int, limit: int) -> int:
     Returns:
         A place behind `start` and up to `limit`; inside a grapheme only if it fills all between.
     """
-    window = _LINE_BREAK.sub(_blank, text[start : limit + _LOOKAHEAD_CHARS])
+    window = _LINE_BREAK.sub(" ", text[start : limit + _LOOKAHEAD_CHARS])
     if len(window) <= limit - start:
         return limit
     chunk: str = TextSplitter(limit - start, trim=False).chunks(window)[0]
     return start + len(chunk)
 
 
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
+def _slabs(text: str) -> list[Unit]:
+    """Return units of a few lines each, whatever they hold."""
+    found: list[Unit] = []
+    at, last = 0, len(text.rstrip())
+    while at < last:
+        limit = at + MAX_UNIT_CHARS
+        end = text.rfind("\n", at + MAX_UNIT_CHARS // 2, limit)
+        if limit >= last:
+            end = last
+        elif end == -1:
+            end = last_break(text, at, limit)
+        found.append(Unit(at, end, "text", True))
+        at = end
+    return found
 
 
-def _blocks(text: str) -> Iterator[_Block]:
-    lines = list(_lines(text))
+def _lines(text: str) -> list[_Line]:
+    lines = []
+    at = 0
+    for line in text.splitlines(keepends=True):
+        stripped = line.rstrip()
+        lines.append(_Line(at, at + len(stripped), stripped))
+        at += len(line)
+    return lines
+
+
+def _blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
     at = 0
     while at < len(lines):
-        start, end = lines[at]
+        line = lines[at].text
+        if not line:
+            at += 1
+            continue
         upto = at + 1
         kind: Kind = "text"
-        if not text[start:end].strip():
-            at = upto
-            continue
-        if fence := _FENCE.match(text, start, end):
-            kind, upto = "code", _closed(text, lines, at, fence[1])
-        elif _HEADING.match(text, start, end):
+        if fence := _FENCE.match(line):
+            kind, upto = "code", _closed(lines, at, fence[1])
+        elif _HEADING.match(line):
             kind = "heading"
-        elif _is_row(text, lines, at) and _is_row(text, lines, upto):
+        elif _are_rows(lines, at):
             kind = "row"
-            while _is_row(text, lines, upto):
+            while upto < len(lines) and "|" in lines[upto].text:
                 upto += 1
         else:
-            upto = _paragraph(text, lines, at)
-            if _is_title(text, lines[at:upto]):
+            upto = _paragraph(lines, at)
+            if _is_title(lines[at:upto]):
                 kind = "heading"
         yield _Block(kind, lines[at:upto])
         at = upto
 
 
-def _lines(text: str) -> Iterator[tuple[int, int]]:
-    start = 0
-    for found in _LINE_BREAK.finditer(text):
-        yield start, found.start()
-        start = found.end()
-    yield start, len(text)
-
-
-def _closed(text: str, lines: list[tuple[int, int]], at: int, fence: str) -> int:
+def _closed(lines: Sequence[_Line], at: int, fence: str) -> int:
     """Return the line behind a fenced block's end; an open one reaches to the end of the text."""
     for upto in range(at + 1, len(lines)):
-        start, end = lines[upto]
-        closing = _FENCE.match(text, start, end)
+        closing = _FENCE.match(lines[upto].text)
         if closing and closing[1].startswith(fence):
             return upto + 1
     return len(lines)
 
 
-def _is_row(text: str, lines: list[tuple[int, int]], at: int) -> bool:
-    return at < len(lines) and "|" in text[slice(*lines[at])]
+def _are_rows(lines: Sequence[_Line], at: int) -> bool:
+    """Whether two lines of a table begin here."""
+    return "|" in lines[at].text and at + 1 < len(lines) and "|" in lines[at + 1].text
 
 
-def _paragraph(text: str, lines: list[tuple[int, int]], at: int) -> int:
+def _paragraph(lines: Sequence[_Line], at: int) -> int:
     """Return the line behind the paragraph that begins at `at`; a title's underline is its last."""
+    if at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1].text):
+        return at + 2
     for upto in range(at + 1, len(lines)):
-        start, end = lines[upto]
-        if upto == at + 1 and _UNDERLINE.match(text, start, end):
-            return upto + 1
-        if (
-            not text[start:end].strip()
-            or _FENCE.match(text, start, end)
-            or _HEADING.match(text, start, end)
-            or (_is_row(text, lines, upto) and _is_row(text, lines, upto + 1))
-        ):
+        line = lines[upto].text
+        if not line or _is_marked(line) or _are_rows(lines, upto):
             return upto
     return len(lines)
 
 
-def _is_title(text: str, lines: list[tuple[int, int]]) -> bool:
+def _is_marked(line: str) -> bool:
+    """Whether a line opens a block of code or is a heading."""
+    return line.lstrip()[0] in "#`~" and (_FENCE.match(line) or _HEADING.match(line)) is not None
+
+
+def _is_title(lines: Sequence[_Line]) -> bool:
     """Whether this is an underlined line, or a short one by itself that no stop ends."""
-    start, end = lines[0]
-    if len(lines) == 2 and _UNDERLINE.match(text, *lines[1]):
-        return True
-    line = text[start:end].strip()
+    if len(lines) == 2:
+        return _UNDERLINE.match(lines[1].text) is not None
+    line = lines[0].text.lstrip()
     return (
         len(lines) == 1
         and len(line) <= _MAX_HEADING_CHARS
         and line[-1].isalnum()
-        and not _ITEM.match(line)
         and not line[0].islower()
+        and not _ITEM.match(line)
     )
 
 
-def _ends(text: str, block: _Block) -> Iterator[int]:
-    """Yield where the units of a block end, without the white space behind them."""
-    first, last = block.lines[0][0], block.lines[-1][1]
+def _ends(text: str, block: _Block) -> list[int]:
+    """Return where the units of a block end, without the white space behind them; at least one."""
+    first, last = block.lines[0].start, block.lines[-1].end
     if block.kind in ("heading", "code") and last - first <= MAX_UNIT_CHARS:
-        yield _stripped(text, first, last)
-        return
-    for start, end in _joined(text, block):
+        return [last]
+    ends: list[int] = []
+    for start, end in _joined(block):
         if block.kind == "text":
-            yield from _sentences(text, start, end)
+            _add_sentences(ends, text, start, end)
         else:
-            yield from _short(text, start, end)
+            _add(ends, text, start, end)
+    return ends
 
 
-def _joined(text: str, block: _Block) -> Iterator[tuple[int, int]]:
-    """Yield the lines of a block, those of wrapped prose joined."""
-    start = block.lines[0][0]
-    width = max(end - start for start, end in block.lines)
-    for line, following in pairwise(block.lines):
-        if block.kind != "text" or not _is_wrapped(text, line, following, width):
-            yield start, line[1]
-            start = following[0]
-    yield start, block.lines[-1][1]
+def _joined(block: _Block) -> Iterator[tuple[int, int]]:
+    """Yield where the lines of a block start and end, those of wrapped prose joined."""
+    lines = block.lines
+    start = lines[0].start
+    width = max(line.end - line.start for line in lines)
+    may_wrap = block.kind == "text" and _MIN_WRAP <= width <= _MAX_WRAP
+    for line, following in pairwise(lines):
+        if not (may_wrap and _is_wrapped(line, following.text, width)):
+            yield start, line.end
+            start = following.start
+    yield start, lines[-1].end
 
 
-def _is_wrapped(text: str, line: tuple[int, int], following: tuple[int, int], width: int) -> bool:
+def _is_wrapped(line: _Line, following: str, width: int) -> bool:
     """Whether a line ends only because the next word did not fit into the width."""
-    if not _MIN_WRAP <= width <= _MAX_WRAP:
-        return False
-    if _ITEM.match(text, *following) or _RECORD.match(text, *following):
-        return False
-    word = text[slice(*following)].split(None, 1)[0]
-    return line[1] - line[0] + 1 + len(word) > width
+    word = following.split(None, 1)[0]
+    return line.end - line.start + 1 + len(word) > width and not _OPENS.match(following)
 
 
-def _sentences(text: str, start: int, end: int) -> Iterator[int]:
-    at = start
+def _add_sentences(ends: list[int], text: str, start: int, end: int) -> None:
     for stop in _STOP.finditer(text, start, end):
-        if stop.end() < end and _ends_sentence(text, stop, end):
-            yield from _short(text, at, stop.end())
-            at = stop.end()
-    yield from _short(text, at, end)
+        at = stop.end()
+        if at < end and _ends_sentence(text, stop, end):
+            _add(ends, text, start, at)
+            start = at
+    _add(ends, text, start, end)
 
 
 def _ends_sentence(text: str, stop: re.Match[str], end: int) -> bool:
-    if not stop[0].startswith("."):
+    if text[stop.start()] != ".":
         return True
-    behind = _BLANKS.match(text, stop.end(), end)
-    if behind and text[behind.end() : behind.end() + 1].islower():
+    at = stop.end() + 1
+    if text[at : at + 1].isspace() and (behind := _BLANKS.match(text, at, end)):
+        at = behind.end()
+    if text[at : at + 1].islower():
         return False
     word = text[max(0, stop.start() - 8) : stop.start()].rsplit(None, 1)[-1:]
     return not word or not (
@@ -232,15 +260,10 @@ def _ends_sentence(text: str, stop: re.Match[str], end: int) -> bool:
     )
 
 
-def _short(text: str, start: int, end: int) -> Iterator[int]:
-    """Yield the end of what lies between, and places before it where that is too long."""
-    end = _stripped(text, start, end)
+def _add(ends: list[int], text: str, start: int, end: int) -> None:
+    """Add the end of what lies between, and places before it where that is too long."""
     while end - start > MAX_UNIT_CHARS:
         start = last_break(text, start, start + MAX_UNIT_CHARS)
-        yield start
+        ends.append(start)
     if end > start:
-        yield end
-
-
-def _stripped(text: str, start: int, end: int) -> int:
-    return start + len(text[start:end].rstrip())
+        ends.append(end)

@@ -3,9 +3,10 @@
 Decides between boundaries. In order, the last one that fits and wastes no more than its share of
 the budget:
 
-- the end of a paragraph, of a table, of a code block (not of a heading): an eighth; a quarter where
-  the cut would otherwise run through a table or a code block;
-- the end of a sentence, a table row, a line of code: half;
+- the end of a paragraph, of a table, of a code block: an eighth; a quarter where the cut would
+  otherwise run through a table or a code block;
+- the end of a sentence, a table row, a line of code: half. Neither is a heading, or what a colon
+  ends, since they only announce what follows;
 - the end of a word, or of a grapheme where a single word fills all. Never inside a grapheme, unless
   it alone is longer than the budget.
 
@@ -65,7 +66,7 @@ def best_cut(spans: Spans, found: Sequence[Unit], start: int, limit: int, budget
     runs_through = found[number].kind in ("row", "code")
     floor = whole_floor if runs_through and not found[number - 1].ends_block else block_floor
     fitting = _backwards(found, number, min(floor, sentence_floor))
-    ends = [unit for unit in fitting if unit.kind != "heading"]
+    ends = [unit for unit in fitting if not _leads_on(spans.text, unit)]
     blocks = (unit.end for unit in ends if unit.ends_block and unit.end >= floor)
     sentences = (unit.end for unit in ends)
     place = next(blocks, None) or next(sentences, None)
@@ -74,6 +75,11 @@ def best_cut(spans: Spans, found: Sequence[Unit], start: int, limit: int, budget
 
 def _end(unit: Unit) -> int:
     return unit.end
+
+
+def _leads_on(text: str, unit: Unit) -> bool:
+    """Whether a unit only announces what follows it."""
+    return unit.kind == "heading" or text[unit.end - 1] in ":\uff1a"
 
 
 def _backwards(found: Sequence[Unit], number: int, floor: int) -> list[Unit]:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from preprocess.base import Offsets, Tokens
 
+#: Tokens that are compared with the text in one go: bounds what is held besides.
+_AT_ONCE = 65_536
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = [byte for byte in range(0x100) if byte not in _PRINTABLE]
 #: The letter that stands for each byte.
@@ -35,20 +37,24 @@ class TokenBytes:
         self._table = [b""] * (max(vocabulary.values(), default=-1) + 1)
         for word, number in vocabulary.items():
             self._table[number] = added[number].encode() if number in added else _bytes(word)
+        self._lengths = np.array([len(part) for part in self._table], dtype=np.int64)
         #: Bytes of the longest token.
-        self.longest = max(map(len, self._table), default=0)
+        self.longest = int(self._lengths.max(initial=1))
 
     def locate(self, text: str, tokens: Tokens) -> Offsets | None:
         """Return which characters each token stands for; None if they do not spell the text.
 
         Cost: some 50 ns a byte.
         """
-        table = self._table
-        parts = [table[number] for number in tokens.tolist()]
         data = text.encode()
-        if b"".join(parts) != data:
-            return None
-        return characters_of(data, np.cumsum([len(part) for part in parts]))
+        ends = np.cumsum(self._lengths[tokens], dtype=np.int64)
+        at = 0
+        for first in range(0, len(tokens), _AT_ONCE):
+            part = b"".join([self._table[number] for number in tokens[first:][:_AT_ONCE].tolist()])
+            if data[at : at + len(part)] != part:
+                return None
+            at += len(part)
+        return characters_of(data, ends) if at == len(data) else None
 
 
 def is_byte_level(fields: dict[str, Any]) -> bool:

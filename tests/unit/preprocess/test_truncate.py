@@ -18,24 +18,21 @@ from tests.support.small_tokenizer import decode
 ROOM = Room(context_len=100, template_len=30, max_tokens=20)
 CUTTING: tuple[Policy, ...] = tuple(policy for policy in get_args(Policy) if policy != "refuse")
 #: Text of any kind, and what likes to break: markup, wrapped lines, graphemes of many characters.
+_LATIN = [
+    "A sentence. ",
+    "Word ",
+    "\n",
+    "\n\n",
+    "# Title\n",
+    "| a | b |\n",
+    "```\n",
+    "e\u0301",
+    " ",
+]
+_OTHER = ["👨\u200d👩\u200d👧", "🇩🇪", "あいう。", "\r\n", "ภาษาไทย", "<|im_end|>", "- item\n"]
 TEXTS = st.one_of(
     st.text(max_size=200),
-    st.lists(
-        st.sampled_from(
-            ["A sentence. ", "Word ", "\n", "\n\n", "# Title\n", "| a | b |\n", "```\n", "e\u0301"]
-            + [
-                "👨\u200d👩\u200d👧",
-                "🇩🇪",
-                "あいう。",
-                "\r\n",
-                "ภาษาไทย",
-                "<|im_end|>",
-                "- item\n",
-                " ",
-            ]
-        ),
-        max_size=60,
-    ).map("".join),
+    st.lists(st.sampled_from([*_LATIN, *_OTHER]), max_size=60).map("".join),
 )
 
 
