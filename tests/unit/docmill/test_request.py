@@ -4,8 +4,11 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from docmill.errors import JobRejected
+from docmill.intake.base import OPTIONS
 from docmill.request import (
     SpecBook,
     build_spec,
@@ -16,6 +19,14 @@ from docmill.request import (
 )
 from docmill.wire import Spec
 
+#: What a line of JSON may hold.
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 
 
@@ -142,6 +153,18 @@ def test_what_cannot_be_meant_is_refused(options: dict[str, Any], words: str) ->
     """The parameter and the problem are named."""
     with pytest.raises(JobRejected, match=words):
         build_spec({"prompt": "P", **options})
+
+
+@given(st.dictionaries(st.sampled_from(OPTIONS), JSON, max_size=4))
+def test_whatever_a_document_asks_is_a_spec_or_refused(options: dict[str, Any]) -> None:
+    """Lines come from anywhere: one costs itself, never the submission."""
+    book = SpecBook({"prompt": "P", "truncate": "split", "combine_prompt": "Join"})
+    try:
+        spec = book.spec(options)
+    except JobRejected:
+        return
+
+    assert spec.digest == Spec.decode(spec.data).digest()
 
 
 def test_a_document_s_own_question_has_own_parts() -> None:
