@@ -324,6 +324,6 @@ local function write_counts()
   if #ended_parts == 0 then return end
   local ended = ended_parts
   ended_parts = {}
-  for _, job in ipairs(ended) do take_together(job) end
+  for _, job in ipairs(ended) do pcall(take_together, job) end
   write_counts()
 end

@@ -1,29 +1,48 @@
 -- Documents that are answered in parts: each part is a document of a job of its own, `<job>~<request>`.
--- The results of a job's parts: their bodies by number, and the number of the first that has no answer,
--- its failure's code and message, and how its result came about.
-local function parts_of(job, num_parts)
-  local bodies, lacking = {}, nil
+
+-- The jobs of parts of a job's documents, as far as they are there.
+local function parts_jobs_of(job)
+  local is_read, all = pcall(redis.call, 'HVALS', k_splits(job))
+  local there = {}
+  for _, parts in ipairs(is_read and all or {}) do
+    if job_of(parts).exists then there[#there + 1] = parts end
+  end
+  return there
+end
+
+-- What became of a part: its number, its answer's bytes, and its failure if it has one.
+local function part_of(job, result)
+  local number = tonumber(cmsgpack.unpack(result.h).custom_id)
+  local body = result.b
+  if result.s then body = redis.call('HGET', k_bodies(job), result.s) end
+  -- an answer may be a zstd frame, which no script can read; failures are short
+  local is_read, fields = pcall(cmsgpack.unpack, body)
+  local failure = is_read and type(fields) == 'table' and fields.error
+  if failure then failure.number, failure.how = number, result.d end
+  return number, body, failure
+end
+
+-- The answers to a job's parts in order; or nil, and what became of the first that has none: its number,
+-- failure's code and message, and how that came about.
+local function answers_of(job, num_parts)
+  local bodies, failures, answers = {}, {}, {}
   for _, row in ipairs(redis.call('XRANGE', k_results(job), '-', '+')) do
-    local result = table_of(row[2])
-    local number = tonumber(cmsgpack.unpack(result.h).custom_id)
-    local body = result.s and redis.call('HGET', k_bodies(job), result.s) or result.b
-    bodies[number] = body
-    -- an answer may be a zstd frame, which no script can read; failures are short
-    local is_read, fields = pcall(cmsgpack.unpack, body)
-    local failure = is_read and type(fields) == 'table' and fields.error
-    if failure and (not lacking or number < lacking.number) then
-      lacking = {number = number, code = failure.code, message = failure.message, how = result.d}
+    local number, body, failure = part_of(job, table_of(row[2]))
+    bodies[number], failures[number] = body, failure
+  end
+  for number = 1, num_parts do
+    if failures[number] then return nil, failures[number] end
+    if not bodies[number] then
+      return nil, {number = number, code = 'result_expired', message = 'its answer is gone', how = 'run'}
     end
+    answers[number] = bodies[number]
   end
-  if not lacking and #bodies < num_parts then
-    lacking = {number = #bodies + 1, code = 'result_expired', message = 'its answer is gone', how = 'run'}
-  end
-  return bodies, lacking
+  return answers
 end
 
 -- Ends a document some of whose parts have no answer: as the first of them ended.
 local function fail_whole(e, stream, job, c, lacking)
-  local message = string.format('part %d of %d: %s', lacking.number, c.submitted, lacking.message)
+  local message = string.format('part %d of %d: %s', lacking.number, c.submitted, lacking.message or '')
   local outcome = lacking.code == 'expired' and 'expired' or 'failed'
   local body = cmsgpack.pack({v = 2, outcome = outcome, error = {code = lacking.code, message = message}})
   if outcome == 'failed' and lacking.how ~= 'rejected' then
@@ -41,16 +60,16 @@ take_together = function(job)
   local stream = e.stream
   e.stream = nil
   if not is_whole(e) then return end -- somebody took it away
-  redis.call('HDEL', k_splits(c.parent), cmsgpack.unpack(e.h).custom_id)
+  pcall(redis.call, 'HDEL', k_splits(c.parent), cmsgpack.unpack(e.h).custom_id)
   if not is_entry_wanted(e) then
     drop_unwanted(e, stream)
   else
-    local bodies, lacking = parts_of(job, c.submitted)
+    local answers, lacking = answers_of(job, c.submitted)
     if lacking then
       fail_whole(e, stream, job, c, lacking)
     else
       local framed = {}
-      for at, body in ipairs(bodies) do framed[at] = struct.pack('>I4', #body) .. body end
+      for at, body in ipairs(answers) do framed[at] = struct.pack('>I4', #body) .. body end
       e.a, e.l, e.n = table.concat(framed), (tonumber(e.l) or 0) + 1, 1
       redis.call('XADD', stream, '*', unpack(flat_of(e)))
     end

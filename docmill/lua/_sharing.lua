@@ -10,11 +10,10 @@ end
 local function failures_of(lead) return tonumber(string.match(lead, '\n(%d+)$')) or 0 end
 
 -- A marker is believed only while its leader's entry lies where it says, or waits for another try: who
--- deletes a stream by hand, or writes a marker, must not have copies wait for ever. One that is parked
--- leads only those who are paused with it.
-local function is_lead_alive(lead, is_paused)
+-- deletes a stream by hand, or writes a marker, must not have copies wait for ever.
+local function is_lead_alive(lead)
   local request, stream, entry = string.match(lead, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n%d+$')
-  if not request or (string.match(stream, ':parked$') and not is_paused) then return false end
+  if not request then return false end
   local is_read, rows = pcall(redis.call, 'XRANGE', stream, entry, entry)
   return is_read and rows[1] ~= nil or redis.call('EXISTS', k_later(request)) == 1
 end
@@ -53,15 +52,26 @@ local function next_follower(fp)
   return follower_at(flat, 1, fp)
 end
 
--- Has `e` lead with another entry's prompt, in the ready stream of its own tier.
-local function promote(e, stream, prompt, ready, num_failed)
+-- A follower as an entry with the leader's prompt, and the ready stream of its own tier.
+local function with_prompt(e, stream, prompt, ready)
   local tier = e.d and string.match(stream, '([^:]+)$') or string.match(stream, '([^:]+):%d+$')
   local head, bucket = string.match(ready, '^(.*:)[^:]+(:%d+)$')
-  local target = head .. tier .. bucket
-  local entry = redis.call('XADD', target, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1,
-    'f', prompt.f, 'p', prompt.p)
+  return {i = e.i, j = e.j, h = e.h, b = e.b, n = 1, f = prompt.f, p = prompt.p}, head .. tier .. bucket
+end
+
+-- Has a follower lead.
+local function promote(e, stream, prompt, ready, num_failed)
+  local ready_one, target = with_prompt(e, stream, prompt, ready)
+  local entry = redis.call('XADD', target, '*', unpack(flat_of(ready_one)))
   redis.call('SET', k_lead(prompt.f), lead_of(e.i, target, entry, num_failed))
   note('promoted', 1)
+end
+
+-- Puts a taken-out entry aside until its job goes on. `stream`: where it comes back to.
+local function park(e, stream)
+  e.stream = stream
+  redis.call('XADD', k_parked(e.j), '*', unpack(flat_of(e)))
+  redis.call('SADD', K_PARKED, e.j)
 end
 
 local pass_lead -- below: it drops followers that nobody wants any more
@@ -102,21 +112,20 @@ pass_lead = function(e, stream, give_up)
   end
 end
 
--- A leader was parked at `place`: the first of those who wait that is not paused leads in its stead, because
--- nobody may have to wait until somebody else's pause ends.
-local function rest_lead(e, parked, place)
+-- A leader was parked: the first of those who wait that is not paused leads in its stead, because nobody may
+-- have to wait until somebody else's pause ends. Those before it are parked as well; who comes back first leads.
+local function rest_lead(e, ready)
   local lead = (e.f or '') ~= '' and redis.call('GET', k_lead(e.f))
   if not is_led_by(lead, e.i) then return end
-  local key = k_followers(e.f)
-  for _ = 1, redis.call('LLEN', key) / FOLLOWER_ITEMS do
-    local flat = redis.call('LPOP', key, FOLLOWER_ITEMS)
-    local next_one, its_stream = follower_at(flat, 1, e.f)
+  redis.call('DEL', k_lead(e.f))
+  local next_one, its_stream = next_follower(e.f)
+  while next_one do
     if not job_of(next_one.j).is_paused then
-      return promote(next_one, its_stream, e, e.stream, failures_of(lead))
+      return promote(next_one, its_stream, e, ready, failures_of(lead))
     end
-    redis.call('RPUSH', key, unpack(flat))
+    park(with_prompt(next_one, its_stream, e, ready))
+    next_one, its_stream = next_follower(e.f)
   end
-  redis.call('SET', k_lead(e.f), lead_of(e.i, parked, place, failures_of(lead)))
 end
 
 -- Parks a taken-out entry in the dead letters and fails its document, as far as the fields tell whose

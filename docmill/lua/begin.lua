@@ -27,13 +27,14 @@ local function is_shared(e)
   if e.f == '' or is_led_by(lead, e.i) then return false end
   local whole = e.whole or fields_of(e.stream, e.id)
   if not whole then return false end
-  if lead and is_lead_alive(lead, false) then
+  if lead and is_lead_alive(lead) then
     stop_running(e.j, e.i)
     follow(e.f, whole, string.match(e.stream, '([^:]+):%d+$'), whole.p, 0, e.stream)
     return 'FOLLOWS'
   end
-  local answer = redis.call('GET', k_cached(e.f))
+  local answer = redis.call('MGET', k_cached(e.f))[1] -- unlike GET, takes no offence at another type
   if answer then
+    pcall(touch_answers, {e.f})
     settle(e.j, 'succeeded', whole.h, answer, 'cached', stop_running(e.j, e.i), e.f)
     leave_backlog(e.b)
     note('cached', 1)
@@ -71,10 +72,8 @@ drop_entries(group, unwanted)
 drop_entries(group, parked)
 for _, e in ipairs(parked) do
   stop_running(e.j, e.i) -- begun twice, as after a lost reply
-  e.whole.stream = e.stream
-  local place = redis.call('XADD', k_parked(e.j), '*', unpack(flat_of(e.whole)))
-  redis.call('SADD', K_PARKED, e.j)
-  rest_lead(e.whole, k_parked(e.j), place)
+  park(e.whole, e.stream)
+  rest_lead(e.whole, e.stream)
 end
 local started_at = math.floor(now_s()) -- a fraction would be parsed anew at each insert
 for job, requests in pairs(started) do

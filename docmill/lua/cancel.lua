@@ -23,13 +23,13 @@ end
 -- With a document go its parts.
 local function cancel_parts(parts)
   local counts = counters(parts)
-  if not counts.finished_at then cancel_whole(parts, counts) end
+  if not (counts.finished_at or counts.is_cancelled) then cancel_whole(parts, counts) end
 end
 
 local num_cancelled = 0
 if #ARGV == 1 then
   num_cancelled = cancel_whole(job, c)
-  for _, parts in ipairs(redis.call('HVALS', k_splits(job))) do cancel_parts(parts) end
+  for _, parts in ipairs(parts_jobs_of(job)) do cancel_parts(parts) end
 else
   for at = 2, #ARGV do
     if redis.call('SISMEMBER', k_ids(job), ARGV[at]) == 1 then
@@ -38,8 +38,8 @@ else
   end
   if num_cancelled > 0 then redis.call('HSET', k_job(job), 'cancels', 1) end
   for at = 2, num_cancelled > 0 and #ARGV or 0 do
-    local parts = redis.call('HGET', k_splits(job), ARGV[at])
-    if parts then cancel_parts(parts) end
+    local is_read, parts = pcall(redis.call, 'HGET', k_splits(job), ARGV[at])
+    if is_read and parts then cancel_parts(parts) end
   end
 end
 write_counts()

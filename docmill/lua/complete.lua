@@ -41,10 +41,20 @@ if #shared > 0 then
   for at, leader in ipairs(redis.call('MGET', unpack(leads))) do leaders[shared[at]] = leader end
 end
 
--- Those who waited for the entry's answer, flat.
+local answered = {} -- fingerprint -> whether those who wait had their answers
+
+-- Those who wait for the entry's answer, flat; whoever leads them.
 local function followers_of(e)
-  if not has_followers or not is_led_by(leaders[e.f], e.i) then return {} end
+  if not has_followers or e.f == '' or answered[e.f] then return {} end
+  answered[e.f] = true
   return redis.call('LRANGE', e.followers, 0, -1)
+end
+
+-- The keys that go with the entry's answer: of a marker that names another, only one that misleads.
+local function spend(e, num_followers)
+  local lead = leaders[e.f]
+  if lead and (is_led_by(lead, e.i) or not is_lead_alive(lead)) then spent[#spent + 1] = e.lead end
+  if num_followers > 0 then spent[#spent + 1] = e.followers end
 end
 
 local answers = {} -- fingerprint -> body, to be kept
@@ -62,10 +72,7 @@ local function complete(e)
   local flat = followers_of(e)
   settle(e.j, e.outcome, e.h, e.body, 'run', was_running, #flat > 0 and e.f)
   if e.f ~= '' and cache_ttl_s > 0 then answers[e.f] = e.body end
-  if is_led_by(leaders[e.f], e.i) then
-    spent[#spent + 1] = e.lead
-    if has_followers then spent[#spent + 1] = e.followers end
-  end
+  spend(e, #flat)
   for at = 1, #flat, FOLLOWER_ITEMS do
     leave_backlog(flat[at + 3])
     settle(flat[at + 1], e.outcome, flat[at + 4], e.body, 'follower', false, e.f)
@@ -76,6 +83,7 @@ end
 
 local verdicts = verdicts_on(entries, complete)
 if #spent > 0 then redis.call('DEL', unpack(spent)) end
-remember_answers(answers, cache_ttl_s, cache_max_bytes)
+-- pcall: what somebody spoiled must not cost the jobs their counts
+pcall(remember_answers, answers, cache_ttl_s, cache_max_bytes)
 write_counts()
 return verdicts

@@ -6,7 +6,7 @@ local job = ARGV[1]
 if redis.call('EXISTS', k_job(job)) == 0 then return -1 end
 local c = counters(job)
 open_writes()
-local all = redis.call('HVALS', k_splits(job)) -- with it rest the parts of its documents
+local all = parts_jobs_of(job) -- with it rest the parts of its documents
 all[#all + 1] = job
 local changed = 0
 if ARGV[2] == '0' then

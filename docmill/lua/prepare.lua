@@ -34,7 +34,7 @@ local found = {} -- fingerprint -> whether its leader is there
 local function has_leader(e)
   local lead = leaders[e.f]
   if not lead or is_led_by(lead, e.i) then return false end
-  if found[e.f] == nil then found[e.f] = is_lead_alive(lead, job_of(e.j).is_paused) end
+  if found[e.f] == nil then found[e.f] = is_lead_alive(lead) end
   return found[e.f]
 end
 
@@ -94,7 +94,7 @@ local verdicts = verdicts_on(entries, end_entry)
 drop_entries(group, ended)
 if #led > 0 then redis.call('MSET', unpack(led)) end
 if #used > 0 then
-  touch_answers(used)
+  pcall(touch_answers, used)
   note('cached', #used)
 end
 write_counts()

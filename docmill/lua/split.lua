@@ -18,12 +18,12 @@ e.h = ARGV[6]
 local custom_id = cmsgpack.unpack(e.h).custom_id
 local num_parts = (#ARGV - 8) / 3
 local ttl_s = redis.call('HGET', k_job(e.j), 'result_ttl_s')
+redis.call('HSET', k_splits(e.j), custom_id, parts) -- first: it may fail, and nothing is undone then
 redis.call('DEL', unpack(keys_of_job(parts)))
 redis.call('HSET', k_job(parts), 'created_at', now_s(), 'sealed', 1, 'submitted', num_parts,
   'result_ttl_s', ttl_s or 0, 'parent', e.j)
 if job_of(e.j).is_paused then redis.call('HSET', k_job(parts), 'paused_at', job_of(e.j).is_paused) end
 redis.call('HSET', k_specs(parts), ARGV[7], ARGV[8])
-redis.call('HSET', k_splits(e.j), custom_id, parts)
 for at = 9, #ARGV, 3 do
   local size = #ARGV[at + 2]
   redis.call('XADD', stream, '*', 'i', ARGV[at], 'j', parts, 'h', ARGV[at + 1], 'b', size, 'n', 1,

@@ -324,7 +324,7 @@ def test_dropping_leaves_the_failed_result(documents: Documents, worker: Worker)
 
 
 def test_a_dead_leader_leaves_its_followers(documents: Documents, worker: Worker) -> None:
-    """Who waited for its answer tries itself, and the leader's retry disturbs nobody."""
+    """Who waited for its answer tries itself, and the leader, retried, waits for that answer."""
     documents.open()
     documents.submit_all([("a", b"text"), ("b", b"text")])
 
@@ -332,14 +332,13 @@ def test_a_dead_leader_leaves_its_followers(documents: Documents, worker: Worker
 
     bury(worker)
 
-    assert documents.prepare(fingerprint="fp") == [b"READY"]
     assert retry(documents) == [b"OK"]
 
     new_leader, retried = worker.take()
-    worker.begin(new_leader, retried)
 
-    assert worker.complete(retried, new_leader) == [b"OK", b"OK"]
-    assert [one.custom_id for one in documents.results()] == ["a", "b"]
+    assert worker.begin(new_leader, retried) == [b"RUN", b"FOLLOWS"]
+    assert worker.complete(retried, new_leader) == [b"LOST", b"OK"]
+    assert [one.custom_id for one in documents.results()] == ["b", "a"]
     assert documents.client.exists(documents.keys.leader("fp")) == 0
 
 

@@ -235,7 +235,7 @@ def test_what_a_worker_holds_is_its_own(documents: Documents, regular: Rounds) -
 
 
 def test_a_late_leader_lets_its_followers_go_on(documents: Documents, regular: Rounds) -> None:
-    """Documents that waited for the late one's answer are looked at anew."""
+    """A document that waited for the late one's answer leads in its place."""
     documents.open()
     documents.submit("leader", deadline_at=PAST)
     documents.submit("follower")
@@ -243,7 +243,7 @@ def test_a_late_leader_lets_its_followers_go_on(documents: Documents, regular: R
     regular.every_minute()
 
     assert documents.counts() == {"submitted": 2, "expired": 1}
-    assert documents.client.xlen(documents.keys.intake("batch")) == 1
+    assert documents.client.xlen(documents.ready()) == 1
 
 
 def test_late_documents_of_a_cancelled_job_are_not_counted_twice(

@@ -296,17 +296,25 @@ def test_duplicates_are_answered_once_and_delivered_to_all(
 
 
 def test_a_failed_leader_lets_its_followers_try(documents: Documents, worker: Worker) -> None:
-    """Failure is not shared: those who waited go back to intake, and one of them leads."""
+    """Failure is not shared: the first of those who waited leads, and the others wait on."""
     documents.open()
     for custom_id in "abc":
         documents.submit(custom_id)
     documents.prepare(fingerprint="fp")
     (taken,) = worker.take()
     worker.begin(taken)
-    worker.complete(taken, outcome="failed")
+    worker.bury(taken)
 
     assert documents.counts() == {"submitted": 3, "failed": 1}
-    assert documents.prepare(fingerprint="fp") == [b"READY", b"FOLLOWS"]
+
+    (taken,) = worker.take()
+
+    assert taken[2][b"i"] == b"job.b"
+    assert worker.begin(taken) == [b"RUN"]
+
+    worker.complete(taken)
+
+    assert documents.counts() == {"submitted": 3, "failed": 1, "succeeded": 2}
 
 
 def test_cancelling_counts_what_waits_and_lets_what_runs_end(

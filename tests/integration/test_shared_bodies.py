@@ -95,4 +95,4 @@ def test_a_failure_is_not_shared(documents: Documents, worker: Worker) -> None:
     worker.complete(taken, outcome="expired", body=body_of(2 * SHARED_BYTES))
 
     assert [shared for _, shared in stored(documents)] == [None]
-    assert documents.prepare(fingerprint="fp") == [b"READY"]
+    assert documents.client.xlen(documents.ready()) == 1
