@@ -34,7 +34,8 @@ from docmill.request import PLACE, SpecBook
 from docmill.submission import FirstSeen
 from docmill.wire import Body, Failure, Header, Spec
 from preprocess.base import Divided, Ready, Refused, Submission, Verdict
-from preprocess.pipeline import Preprocessor, Served
+from preprocess.pipeline import Preprocessor
+from preprocess.plans import Served
 from workers import log, models
 from workers import settings as configuration
 from workers.lifecycle import wall_clock
@@ -53,7 +54,8 @@ class Row(BaseModel):
     """What would happen to one document.
 
     `tokens` counts the document's own, before anything is cut; of one that is split, those of all
-    parts. `same_as` is the custom id of an earlier document whose answer it would share.
+    parts. `same_as` is the custom id of an earlier document whose answer it would share; a near
+    duplicate's stands in `near`.
     """
 
     custom_id: str
@@ -141,12 +143,13 @@ class Checker:
         first, fingerprint = header.custom_id, verdict.prepared.fingerprint
         if fingerprint:
             first = self._first.setdefault(fingerprint, first)
+        fate = _fate(report, is_first=first == header.custom_id)
         return Row(
             **known,
-            verdict=_fate(report, is_first=first == header.custom_id),
+            verdict=fate,
             tokens=(report.truncation and report.truncation.original_tokens)
             or verdict.prepared.document_len,
-            same_as=None if first == header.custom_id else first,
+            same_as=first if fate == "duplicate" else None,
         )
 
     def _num_tokens(self, submission: Submission, divided: Divided) -> int:
@@ -159,10 +162,11 @@ class Checker:
 
 
 def _fate(report: Report, *, is_first: bool) -> Fate:
-    if not is_first:
-        return "duplicate"
+    # first, because it has the fingerprint of the earlier document as well
     if report.near is not None and report.near.is_reused:
         return "near_duplicate"
+    if not is_first:
+        return "duplicate"
     return "truncated" if report.truncation else "ready"
 
 
@@ -198,7 +202,7 @@ def check(request: Mapping[str, Any]) -> None:
     preprocessor = Preprocessor(load_tokenizer(files), served, clock=time.monotonic)
     emit("model", model=files.name, context_len=files.context_len)
     for row in Checker(preprocessor, specs, limit).check(items):
-        emit("document", **row.model_dump(mode="json", exclude_defaults=True))
+        emit("document", **row.model_dump(mode="json", exclude_none=True))
     emit("done")
 
 

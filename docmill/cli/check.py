@@ -32,6 +32,8 @@ _WORDS = {
     "near_duplicate": ("near duplicate", "near duplicates"),
     "refused": ("refused", "refused"),
 }
+#: What is said of a finding, by what is done about it.
+_DONE = {"flag": "flagged", "repair": "repaired", "reject": "rejected"}
 
 
 @dataclass(slots=True)
@@ -207,8 +209,9 @@ def _remarks(row: Mapping[str, Any]) -> Iterator[str]:
     if cut := row.get("truncation"):
         yield f"{cut['policy']} keeps {cut['kept_tokens']:,} tokens"
     for finding in row.get("findings", ()):
-        action, count = finding.get("action", "flag"), finding.get("count", 1)
-        yield f"{action} {finding['rule']} x {count:,} from character {finding.get('at', 0):,}"
+        done = _DONE.get(finding["action"], finding["action"])
+        where = f"{finding['count']:,}, first at character {finding['at']:,}"
+        yield f"{finding['rule']} {done} ({where})"
     if "near" in row and row["verdict"] != "near_duplicate":
         yield f"like {row['near']['custom_id']} ({_percent(row)})"
 

@@ -8,7 +8,8 @@ from docmill.intake import Document, Refusal
 from docmill.intake.base import Item
 from docmill.request import SpecBook
 from preprocess.fake_tokenizer import FakeTokenizer
-from preprocess.pipeline import Preprocessor, Served
+from preprocess.pipeline import Preprocessor
+from preprocess.plans import Served
 from workers.check import Checker, Row
 
 WORDS = "Every sentence has six plain words. "
@@ -86,6 +87,19 @@ def test_a_duplicate_names_the_first_of_its_kind() -> None:
 
     assert [None, "a", None, "a"] == [row.same_as for row in rows(items)]
     assert {None} == {row.same_as for row in rows(items, dedup="off")}
+
+
+def test_an_almost_equal_document_is_named() -> None:
+    """Its answer is taken where the job allows it, and no number, name or date differs."""
+    first, second, third = (f"{20 * WORDS}It ends {end}" for end in ("here.", "here!", "in 1999."))
+    items = [Document("a", first), Document("b", second), Document("c", third)]
+
+    noticed, reused = rows(items), rows(items, near_threshold=0.8)
+
+    assert ["ready", "ready", "ready"] == [row.verdict for row in noticed]
+    assert ["ready", "near_duplicate", "ready"] == [row.verdict for row in reused]
+    assert ["a", "a"] == [row.near.custom_id for row in (noticed[1], reused[1]) if row.near]
+    assert [None, None, None] == [row.same_as for row in reused]
 
 
 def test_a_custom_id_is_used_once() -> None:

@@ -6,7 +6,7 @@ from docmill.cli.check import Summary, describe
 
 CUT = {"policy": "semantic", "original_tokens": 900, "kept_tokens": 640, "dropped": [[70, 99]]}
 NEAR = {"custom_id": "a", "job_id": "j", "similarity": 0.934, "is_reused": True}
-FOUND = {"rule": "bidi_overrides", "action": "repair", "count": 2, "at": 7}
+FOUND = {"rule": "bidi_controls", "action": "repair", "count": 2, "at": 7}
 
 
 def _row(verdict: str, **more: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_each_fate_is_told_with_its_reason() -> None:
     assert [
         "ready",
         "ready; like a (0.93)",
-        "truncated; semantic keeps 640 tokens; repair bidi_overrides x 2 from character 7",
+        "truncated; semantic keeps 640 tokens; bidi_controls repaired (2, first at character 7)",
         "split into 3 parts",
         "duplicate of a",
         "near duplicate of a (0.93)",
@@ -49,7 +49,7 @@ def test_the_summary_counts_what_matters() -> None:
     for row in (
         _row("ready", near={**NEAR, "is_reused": False}),
         _row("truncated", truncation=CUT, findings=[FOUND]),
-        _row("duplicate", same_as="a", findings=[FOUND, {"rule": "control_characters"}]),
+        _row("duplicate", same_as="a", findings=[FOUND, FOUND | {"rule": "mojibake"}]),
         _row("near_duplicate", near=NEAR),
         _refused("f:3", "f:3: not JSON"),
         _refused("f:4", "f:4: cut off"),
@@ -59,7 +59,7 @@ def test_the_summary_counts_what_matters() -> None:
     assert [
         "documents   1 ready, 1 truncated, 1 duplicate, 1 near duplicate, 2 refused",
         "tokens      1,540 of documents to compute, 260 cut off, 1,800 saved by duplicates",
-        "flagged     2 documents: bidi_overrides 2, control_characters 1",
+        "flagged     2 documents: bidi_controls 2, mojibake 1",
         "alike       1 document almost equal to another, answered all the same",
         "2 x bad_line, first: f:3: not JSON",
     ] == summary.lines()
