@@ -29,6 +29,7 @@ from docmill import intake
 from docmill.envelope import Envelope, Envelopes, Terms
 from docmill.errors import DocmillError
 from docmill.intake import Item
+from docmill.keys import parts_job
 from docmill.report import Finding, Near, Report, Truncation
 from docmill.request import PLACE, SpecBook
 from docmill.submission import FirstSeen
@@ -154,8 +155,10 @@ class Checker:
 
     def _num_tokens(self, submission: Submission, divided: Divided) -> int:
         """Count the tokens of a document's parts, prepared as the service prepares them."""
-        spec = divided.spec
-        header = submission.header.model_copy(update={"spec": spec.digest()})
+        spec, whole = divided.spec, submission.header
+        job_id = parts_job(whole.job_id, whole.request_id, 0)
+        own = {"job_id": job_id, "spec": spec.digest(), "encoding": "utf-8"}
+        header = whole.model_copy(update=own)
         parts = [Submission(header, spec, part.encode()) for part in divided.parts]
         verdicts = self._preprocessor.prepare(parts, wall_clock())
         return sum(part.prepared.document_len for part in verdicts if isinstance(part, Ready))
@@ -197,7 +200,7 @@ def check(request: Mapping[str, Any]) -> None:
     files = models.for_settings(settings, lambda line: emit("preparing", message=line))
     if request["settings"].get("model"):
         options = options | {"model": files.name}  # as `docmill run` asks it
-    served = Served(files.name, files.version, files.context_len, limit)
+    served = Served(files.name, files.version, files.context_len, limit, settings.rules)
     specs = SpecBook(options)
     preprocessor = Preprocessor(load_tokenizer(files), served, clock=time.monotonic)
     emit("model", model=files.name, context_len=files.context_len)

@@ -63,7 +63,7 @@ def test_reasons_are_those_of_the_service() -> None:
 
 def test_what_does_not_fit_is_cut_or_split_or_refused() -> None:
     """The policy decides, and the row tells the figures."""
-    long = Document("a", 100 * WORDS)
+    long = Document("a", f"Größe. {100 * WORDS}".encode("cp1252"), "cp1252")
     [cut], [split], [refused] = (rows([long], truncate=how) for how in ("head", "split", "refuse"))
 
     assert ("truncated", "refused", "split") == (cut.verdict, refused.verdict, split.verdict)
