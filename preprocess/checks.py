@@ -8,13 +8,13 @@ The rules, in the order in which they are applied:
   encoding: `encoding`, with the offset of the first bad byte.
 - One byte-order mark at the very beginning says how to read the bytes and is not part of the text.
   That of UTF-16 under another declared encoding is refused, because it contradicts it.
+- Lone surrogates, which some encodings can express: `encoding`, unless they are to be repaired.
 - Nothing to see (only white space, control characters and characters without a glyph):
   `empty_document`.
-- More than a tenth of the bytes are control characters that text does not use: `not_text`. Fewer
-  pass, with the warning `control_characters`.
+- More than a tenth of the bytes are control characters that text does not use: `not_text`.
 
-Everything else passes byte for byte, whatever its script: no normalising, no stripping. May import
-docmill.wire and docmill.errors.
+Everything else passes byte for byte, whatever its script: no normalising, no stripping; what is odd
+in it `preprocess.rules` says. May import docmill.wire and docmill.errors.
 """
 
 import codecs
@@ -36,7 +36,14 @@ _SIGNATURES = (
     (b"\x1f\x8b", "a gzip file"),
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF89a", "a GIF image"),
     (b"\x7fELF", "a program"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard file"),
+    (b"BZh91AY&SY", "a bzip2 file"),
+    (b"\xfd7zXZ\x00", "an xz file"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z file"),
+    (b"SQLite format 3\x00", "a database"),
+    (b"{\\rtf1", "an RTF file"),
 )
 #: All control characters but those that text files use: BEL BS TAB LF VT FF CR ESC.
 _CONTROLS = bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27}) + b"\x7f"
@@ -57,10 +64,18 @@ class Text:
     warnings: tuple[str, ...] = ()
 
 
-def read(document: bytes, encoding: str, max_bytes: int) -> Text | Failure:
+def read(
+    document: bytes, encoding: str, max_bytes: int, *, keeps_surrogates: bool = False
+) -> Text | Failure:
     """Return the document's text, or why it cannot be processed.
 
-    Cost: linear in the bytes; some 1 ns each for UTF-8.
+    Args:
+        document: The bytes as they came.
+        encoding: What they are declared to be.
+        max_bytes: How many are taken.
+        keeps_surrogates: Lone surrogates are repaired afterwards: they are no reason to refuse.
+
+    Cost: linear in the bytes; some 2 ns each.
     """
     if len(document) > max_bytes:
         return _refuse(
@@ -72,7 +87,7 @@ def read(document: bytes, encoding: str, max_bytes: int) -> Text | Failure:
             return _refuse(
                 Reason.NOT_TEXT, f"the document looks like {kind}: extract its text first"
             )
-    decoded = _decode(document, encoding)
+    decoded = _decode(document, encoding, "surrogatepass" if keeps_surrogates else "strict")
     return _judge(*decoded) if isinstance(decoded, tuple) else decoded
 
 
@@ -80,19 +95,26 @@ def _refuse(reason: Reason, message: str) -> Failure:
     return Failure(code=reason, message=message)
 
 
-def _decode(document: bytes, encoding: str) -> tuple[str, bytes] | Failure:
+def _decode(document: bytes, encoding: str, errors: str) -> tuple[str, bytes] | Failure:
     """Return the text, and the same in UTF-8."""
     try:
         if encoding in _UTF8_NAMES:
-            return document.decode(), document
-        if codecs.lookup(encoding).name in _NO_TEXT_CODECS:
+            return document.decode(errors=errors), document
+        codec = codecs.lookup(encoding).name
+        if codec in _NO_TEXT_CODECS:
             raise LookupError(encoding)
-        text = document.decode(encoding)
-        return text, text.encode()
+        # others take no handler for surrogates, or need none
+        text = document.decode(encoding, errors if codec.startswith("utf-") else "strict")
+        return text, text.encode(errors=errors)
     except UnicodeDecodeError as error:
         return _refuse(Reason.ENCODING, _describe(document, encoding, error))
+    except UnicodeEncodeError as error:
+        return _refuse(
+            Reason.ENCODING,
+            f"half of a surrogate pair at character {error.start}, which is no character: convert "
+            "the document, or ask for the rule lone_surrogates=repair",
+        )
     except (LookupError, ValueError, UnicodeError):
-        # UnicodeError here: lone surrogates, which UTF-7 can express
         return _refuse(
             Reason.ENCODING,
             f"{encoding[:40]!r} is not a text encoding that can be read here; name another",
