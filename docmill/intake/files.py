@@ -6,8 +6,9 @@ are. Files are read one at a time, when their turn comes. Reading can be confine
 whatever is named and wherever links lead. May import docmill.errors.
 """
 
+import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def read(
     inside: Path | None = None,
     text_column: str | None = None,
     id_column: str | None = None,
-    extract: bool = True,
+    extract: bool | Callable[[str], bool] = True,
+    extraction: Extraction | None = None,
 ) -> Iterator[Item]:
     """Yield the documents in files, folders and globs.
 
@@ -44,8 +46,10 @@ def read(
             whose link leads there is refused.
         text_column: The column of tables that holds the text; by default `text`, or the only one.
         id_column: The column of tables that holds the id; by default `custom_id` or `id`, if there.
-        extract: Whether to read PDF, Word and HTML files, which takes time; if not, their documents
-            come with an empty text.
+        extract: Whether to read PDF, Word and HTML files, which takes time: all, none, or told by
+            the custom id. The documents of the others come with an empty text.
+        extraction: What reads those files, for callers that read often; by default one is started
+            for the first of them and ended after the last.
 
     Raises:
         IntakeError: A path does not exist or leads outside, a folder cannot be read, nothing was
@@ -61,7 +65,7 @@ def read(
     _refuse_what_cannot_be_extracted(roots)
     for found in roots.named_files():
         reader.refuse_bad_table(found)
-    return reader.items(roots)
+    return reader.items(roots, extraction)
 
 
 def _refuse_what_cannot_be_extracted(roots: Roots) -> None:
@@ -82,11 +86,11 @@ class _Reader:
     encoding: str
     columns: Columns
     max_document_bytes: int
-    extracts: bool
+    extract: bool | Callable[[str], bool]
 
-    def items(self, roots: Roots) -> Iterator[Item]:
+    def items(self, roots: Roots, given: Extraction | None) -> Iterator[Item]:
         """Yield what the files hold; a file that cannot be read is refused alone."""
-        with Extraction() as extraction:
+        with contextlib.nullcontext(given) if given else Extraction() as extraction:
             for found in roots.files():
                 yield from self._file(found, extraction)
 
@@ -172,7 +176,7 @@ class _Reader:
 
     def _extracted(self, found: Found, kind: str, extraction: Extraction) -> Document:
         source = {"file": found.name, "format": kind}
-        if not self.extracts:
+        if not (self.extract(found.name) if callable(self.extract) else self.extract):
             return Document(found.name, b"", source=source)
         text, about = extraction.read(
             found.path,

@@ -55,16 +55,31 @@ class Scan:
 
 
 def scan(
-    paths: Paths, *, encoding: str = "utf-8", max_document_bytes: int = MAX_DOCUMENT_BYTES
+    paths: Paths,
+    *,
+    encoding: str = "utf-8",
+    max_document_bytes: int = MAX_DOCUMENT_BYTES,
+    text_column: str | None = None,
+    id_column: str | None = None,
 ) -> Scan:
-    """Read all input once and report on it; nothing is sent anywhere.
+    """Read all input once and report on it; nothing is sent anywhere. Takes what `read` takes.
 
     Raises:
-        IntakeError: A path does not exist, a folder cannot be read or is empty.
+        IntakeError: A path does not exist, a folder cannot be read or is empty, a table has no such
+            column, or packages are missing.
 
-    Cost: One pass over the files; memory grows with the number of custom ids only.
+    Cost: One pass over the files, PDF, Word and HTML files read as well; memory grows with the
+    number of custom ids only.
     """
-    return scan_items(read(paths, encoding=encoding, max_document_bytes=max_document_bytes))
+    return scan_items(
+        read(
+            paths,
+            encoding=encoding,
+            max_document_bytes=max_document_bytes,
+            text_column=text_column,
+            id_column=id_column,
+        )
+    )
 
 
 def scan_items(items: Iterable[Item]) -> Scan:

@@ -9,6 +9,7 @@ from typing import Any
 
 from docmill.errors import IntakeError, Reason
 from docmill.intake.base import OPTIONS, Document, Item, Refusal, id_problem
+from docmill.intake.extraction import Extraction
 from docmill.intake.files import read
 from docmill.intake.openai_batch import UnsupportedRequest, parse_request
 
@@ -40,11 +41,12 @@ def items_of(documents: Any, max_document_bytes: int) -> Iterator[Item]:
 
 
 def _items(documents: Iterable[Any], max_document_bytes: int) -> Iterator[Item]:
-    for number, value in enumerate(documents, start=1):
-        if isinstance(value, PathLike):
-            yield from read(value, max_document_bytes=max_document_bytes)
-        else:
-            yield item_of(value, number)
+    with Extraction() as extraction:
+        for number, value in enumerate(documents, start=1):
+            if isinstance(value, PathLike):
+                yield from read(value, max_document_bytes=max_document_bytes, extraction=extraction)
+            else:
+                yield item_of(value, number)
 
 
 def item_of(value: Any, number: int) -> Item:

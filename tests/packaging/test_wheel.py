@@ -70,6 +70,18 @@ def test_the_wheel_holds_docmill_only(wheel: Path) -> None:
     assert {"docmill"} == {top for top in tops if not re.fullmatch(r"docmill-.+\.dist-info", top)}
 
 
+def test_the_wheel_holds_every_module(wheel: Path) -> None:
+    """No package of the client's is forgotten in pyproject.toml."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+
+    assert set() == {
+        name
+        for path in (ROOT / "docmill").rglob("*.py")
+        if (name := path.relative_to(ROOT).as_posix()) not in names
+    }
+
+
 def test_the_wheel_holds_scripts_types_and_licence(wheel: Path) -> None:
     """Every Lua script, the typing marker and the licence are shipped."""
     with zipfile.ZipFile(wheel) as archive:

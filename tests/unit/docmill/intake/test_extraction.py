@@ -1,5 +1,6 @@
 """The process that reads files: what a bad file costs, and whom."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from docmill.errors import InvalidDocument, Reason
 from docmill.extract.limits import Limits
@@ -21,6 +24,12 @@ HOG = pdf(
     ["x"],
     forms=[*(b" ".join([b"/X%d Do" % (at + 1)] * 10) for at in range(11)), b"BT /F 9 Tf (x) Tj ET"],
 )
+
+WHOLE = {
+    "pdf": pdf(["some\ntext", "more"], title="Title"),
+    "docx": docx(paragraph("Head", "Heading1") + paragraph("text"), title="Title"),
+    "html": b"<title>x</title><table><tr><td>a<td>b</table><pre>\xc3\xa9</pre>",
+}
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +131,21 @@ def test_entities_that_multiply_are_refused(extraction: Extraction, tmp_path: Pa
         archive.writestr("word/document.xml", document)
 
     assert Reason.EXTRACTION == refused(extraction, path)[0]
+
+
+@given(kind=st.sampled_from(sorted(WHOLE)), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_bytes_become_a_text_or_a_refusal(
+    extraction: Extraction, tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
+) -> None:
+    """Also where a file was whole once."""
+    whole = WHOLE[kind]
+    at = data.draw(st.integers(0, len(whole)))
+    path = tmp_path_factory.mktemp("damaged") / f"a.{kind}"
+    write(path, whole[:at] + data.draw(st.binary(max_size=20)) + whole[at + 1 :])
+
+    with contextlib.suppress(InvalidDocument):
+        text_of(extraction, path)
 
 
 def test_a_process_that_others_wore_out_is_not_a_file_s_fault(tmp_path: Path) -> None:

@@ -247,6 +247,17 @@ def test_looking_through_need_not_extract(office: Path) -> None:
     assert Document("a.pdf", b"", source={"file": "a.pdf", "format": "pdf"}) == looked["a.pdf"]
 
 
+def test_what_is_extracted_can_be_chosen_by_id(office: Path) -> None:
+    """Those that have their answers already need not be read again."""
+    texts = {
+        item.custom_id: item.text
+        for item in read(office, extract=lambda custom_id: custom_id != "a.pdf")
+        if isinstance(item, Document)
+    }
+
+    assert (b"", b"in a Word file\n") == (texts["a.pdf"], texts["b.docx"])
+
+
 def test_a_file_without_text_is_refused_alone(office: Path) -> None:
     """A scan, a broken file and one that leads outside are error records with codes."""
     (office / "a.pdf").write_bytes(pdf(["", ""]))

@@ -153,6 +153,17 @@ def test_undeclared_utf16_is_refused(tmp_path: Path) -> None:
     assert "opens with the mark of UTF-16 but was declared utf-8" in refusal.message
 
 
+def test_a_table_that_cannot_be_decoded_further_is_refused(tmp_path: Path) -> None:
+    """UTF-16 that is cut in the middle of a letter: the rows before it run."""
+    path = tmp_path / "a.csv"
+    path.write_bytes("text\none\ntwo\n".encode("utf-16") + b"x")
+    *documents, refusal = read(path, encoding="utf-16")
+
+    assert ["one", "two"] == [item.text for item in documents if isinstance(item, Document)]
+    assert isinstance(refusal, Refusal)
+    assert Reason.ENCODING == refusal.code
+
+
 def test_memory_is_bounded_by_the_longest_row(tmp_path: Path) -> None:
     """A quote that swallows the file, and a line without an end, are read but not held."""
     path = tmp_path / "a.csv"

@@ -1,12 +1,14 @@
 """Documents from Python values."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from docmill.errors import Reason
 from docmill.intake.base import Document, Refusal
-from docmill.intake.values import item_of
+from docmill.intake.extraction import Extraction
+from docmill.intake.values import item_of, items_of
 
 #: Lists in lists, far deeper than anybody needs.
 DEEP: Any = []
@@ -68,3 +70,27 @@ def test_other_values_are_refused_with_their_place(value: Any, words: str) -> No
     assert words in refusal.message
     assert refusal.message.startswith("document 3: ")
     refusal.custom_id.encode()
+
+
+def test_paths_among_values_are_read_by_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of files costs no more than a folder of them."""
+    read = Extraction.read
+
+    def noted(self: Extraction, *args: Any, **options: Any) -> Any:
+        found = read(self, *args, **options)
+        pids.add(self.pid)
+        return found
+
+    pids: set[int | None] = set()
+    monkeypatch.setattr(Extraction, "read", noted)
+    paths = [tmp_path / "a.html", tmp_path / "b.html"]
+    for path in paths:
+        path.write_text(path.stem)
+    documents = list(items_of(["plain", *paths], max_document_bytes=1000))
+
+    assert ["plain", b"a\n", b"b\n"] == [
+        item.text for item in documents if isinstance(item, Document)
+    ]
+    assert 1 == len(pids)
