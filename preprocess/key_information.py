@@ -5,7 +5,7 @@ beginning, the end and the headings, then the sentences that score highest, all 
 A score adds up
 
 - BM25 of the sentence for the instruction's words,
-- TextRank over shared words: what other sentences of the document are about as well,
+- TextRank over shared words: what other sentences are about as well, those that answer above all,
 - words of the title and the headings,
 - position: earlier paragraphs, and the first sentence of each.
 
@@ -13,8 +13,9 @@ A sentence that was said before counts nothing. May import numpy and the other m
 package.
 
 Source: Robertson & Zaragoza 2009 (BM25); Mihalcea & Tarau 2004 (TextRank), here as power iteration
-over the sentence-word matrix, so that time is linear in the words; Edmundson 1969 (title and
-position); McNamee & Mayfield 2004 (words cut to a few letters as a stemmer).
+over the sentence-word matrix, so that time is linear in the words; Otterbacher et al. 2005
+(restarts biased by the question); Edmundson 1969 (title and position); McNamee & Mayfield 2004
+(words cut to a few letters as a stemmer).
 """
 
 import re
@@ -79,9 +80,10 @@ def score(texts: Sequence[str], pieces: Sequence[Unit], instruction: str) -> Sco
     )
     position = 1.0 - np.arange(len(texts)) / len(texts)
     opens = np.array([True, *(piece.ends_block for piece in pieces[:-1])])
+    answering = _scaled(words.bm25(instruction))
     scores = (
-        _BM25_WEIGHT * _scaled(words.bm25(instruction))
-        + _RANK_WEIGHT * _scaled(words.text_rank())
+        _BM25_WEIGHT * answering
+        + _RANK_WEIGHT * _scaled(words.text_rank(answering))
         + _TITLE_WEIGHT * _scaled(words.bm25(titles))
         + _POSITION_WEIGHT * (0.5 * position + 0.5 * opens)
     )
@@ -184,10 +186,13 @@ class _Words:
         weights = count * (_K1 + 1) / (count + norm[self.piece[at]]) * self._idf()[self.word[at]]
         return _sums(self.piece[at], weights, self.num_pieces)
 
-    def text_rank(self) -> Scores:
-        """Return how central each piece is among the pieces that share its words, [pieces]."""
-        # a word of a single piece connects nothing
-        weights = self.count * self._idf()[self.word] * (self._spread()[self.word] > 1)
+    def text_rank(self, wanted: Scores) -> Scores:
+        """Return how central each piece is among the pieces that share its words, [pieces].
+
+        Restarts go to pieces with many links and to those that are wanted: with a uniform restart
+        a crowd of pieces that share nothing but "and" would rank as high as what a text is about.
+        """
+        weights = self.count * self._idf()[self.word]
         norm = np.sqrt(self._sum(weights**2))
         weights = weights / np.where(norm > 0, norm, 1.0)[self.piece]
         itself = self._sum(weights**2)
@@ -199,9 +204,12 @@ class _Words:
 
         degree = linked(np.ones(self.num_pieces))
         shares = np.where(degree > 1e-9, 1.0 / np.maximum(degree, 1e-9), 0.0)
-        rank = np.ones(self.num_pieces)
+        restart = degree / max(1e-9, float(degree.mean())) + wanted / max(
+            1e-9, float(wanted.mean())
+        )
+        rank = restart
         for _ in range(_ROUNDS):
-            rank = 1.0 - _DAMPING + _DAMPING * linked(rank * shares)
+            rank = (1.0 - _DAMPING) * restart + _DAMPING * linked(rank * shares)
         return rank
 
     def _sum(self, values: Scores) -> Scores:

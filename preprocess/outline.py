@@ -10,6 +10,7 @@ semantic_text_splitter.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -41,6 +42,10 @@ _STOP = re.compile(
     r"|[。\uff01\uff1f｡\uff0e]++[」』”\u2019\uff09】》]*+"
     r"|[।॥؟\u06d4\u0589።፧፨။៕]++[\"'”\u2019»)]*+"
 )
+_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
+#: Joiners, skin tones, Hangul vowels and finals.
+_JOINED = re.compile("[\u200c\u200d\U0001f3fb-\U0001f3ff\u1160-\u11ff\ud7b0-\ud7fb]")
+_VIRAMA = 9  # the combining class of what joins two consonants
 _BLANKS = re.compile(r"\s*")
 #: Words whose full stop ends no sentence even where a capital follows.
 _ABBREVIATIONS = frozenset(
@@ -108,6 +113,31 @@ def last_break(text: str, start: int, limit: int) -> int:
     return start + len(chunk)
 
 
+def is_inside_grapheme(text: str, start: int, at: int) -> bool:
+    """Whether the character at a place belongs to the grapheme before it.
+
+    Knows what most graphemes of several characters are made of: marks, joiners, conjuncts, skin
+    tones, flags, Hangul letters.
+
+    Args:
+        text: The text.
+        start: Where a grapheme begins, before `at`.
+        at: A place in the text.
+    """
+    before, after = text[at - 1 : at], text[at : at + 1]
+    if not before or not after:
+        return False
+    if _FLAG.fullmatch(before) and _FLAG.fullmatch(after):
+        return (at - start) % 2 == 1
+    return (
+        unicodedata.category(after).startswith("M")
+        or _JOINED.fullmatch(after) is not None
+        or before == "\u200d"
+        or unicodedata.combining(before) == _VIRAMA
+        or (before, after) == ("\r", "\n")
+    )
+
+
 def _slabs(text: str) -> list[Unit]:
     """Return units of a few lines each, whatever they hold."""
     found: list[Unit] = []
@@ -160,12 +190,12 @@ def _blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
 
 
 def _closed(lines: Sequence[_Line], at: int, fence: str) -> int:
-    """Return the line behind a fenced block's end; an open one reaches to the end of the text."""
+    """Return the line behind a fenced block's end; an open one reaches to the last line."""
     for upto in range(at + 1, len(lines)):
         closing = _FENCE.match(lines[upto].text)
         if closing and closing[1].startswith(fence):
             return upto + 1
-    return len(lines)
+    return max(upto for upto in range(at + 1, len(lines) + 1) if lines[upto - 1].text)
 
 
 def _are_rows(lines: Sequence[_Line], at: int) -> bool:

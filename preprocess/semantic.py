@@ -17,7 +17,7 @@ other modules of this package.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from preprocess.outline import MAX_UNIT_CHARS, Unit, last_break, units
+from preprocess.outline import MAX_UNIT_CHARS, Unit, is_inside_grapheme, last_break, units
 from preprocess.spans import Spans
 
 _BLOCK_SHARE, _WHOLE_SHARE, _SENTENCE_SHARE = 1 / 8, 1 / 4, 1 / 2
@@ -70,7 +70,7 @@ def best_cut(spans: Spans, found: Sequence[Unit], start: int, limit: int, budget
     blocks = (unit.end for unit in ends if unit.ends_block and unit.end >= floor)
     sentences = (unit.end for unit in ends)
     place = next(blocks, None) or next(sentences, None)
-    return place or _in_word(spans.text, max(start, found[number].start), limit)
+    return place or _in_unit(spans.text, max(start, found[number].start), limit, sentence_floor)
 
 
 def _end(unit: Unit) -> int:
@@ -88,10 +88,13 @@ def _backwards(found: Sequence[Unit], number: int, floor: int) -> list[Unit]:
     return list(reversed(found[first:number]))
 
 
-def _in_word(text: str, start: int, limit: int) -> int:
+def _in_unit(text: str, start: int, limit: int, floor: int) -> int:
     """Return the best place inside a unit, without the white space before it."""
     start = max(start, limit - MAX_UNIT_CHARS)  # only white space in front of a unit is longer
     if start == limit:
         return limit
     place = last_break(text, start, limit)
+    if place < min(floor, limit):  # the next word is longer than the share: its last grapheme
+        further = last_break(text, place, limit)
+        place = place if is_inside_grapheme(text, place, further) else further
     return start + len(text[start:place].rstrip()) or place
