@@ -25,8 +25,9 @@ from docmill.wire import Header, Message, Spec
 from engine.base import Row, RowDone, Sampling
 from engine.options import Limits
 from engine.torch_engine import TorchEngine
-from preprocess.base import Ready, Refused, Submission
-from preprocess.pipeline import Preprocessor, Served
+from preprocess.base import Ready, Submission, Verdict
+from preprocess.pipeline import Preprocessor
+from preprocess.plans import Served
 from workers import models
 from workers import settings as configuration
 from workers.preprocess_worker import load_tokenizer
@@ -112,7 +113,7 @@ def _submission(request: Request) -> Submission:
     return Submission(header, spec, request.document.encode())
 
 
-def _row(request: Request, verdict: Ready | Refused) -> Row:
+def _row(request: Request, verdict: Verdict) -> Row:
     assert isinstance(verdict, Ready), verdict
     prompt = np.frombuffer(verdict.prepared.tokens, dtype="<u4")
     return Row(request.custom_id, prompt, Sampling(request.max_tokens))

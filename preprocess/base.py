@@ -19,6 +19,11 @@ Tokens = NDArray[np.uint32]
 Offsets = NDArray[np.uint32]
 
 
+def pack(tokens: Tokens) -> bytes:
+    """Return tokens as they travel: little-endian uint32."""
+    return tokens.astype("<u4", copy=False).tobytes()
+
+
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
     """One message as a chat template sees it."""

@@ -20,7 +20,8 @@ from docmill.scripts import Scripts
 from docmill.wire import Failure, Spec
 from preprocess.base import Refused, Tokenizer
 from preprocess.fake_tokenizer import FakeTokenizer
-from preprocess.pipeline import Preprocessor, Served
+from preprocess.pipeline import Preprocessor
+from preprocess.plans import Served
 from preprocess.tokenizer import ModelTokenizer
 from workers import log, models, retry
 from workers.lifecycle import EXIT_LEFT, HANG_LIMIT_S, wall_clock
@@ -205,7 +206,11 @@ def work(process: Process) -> None:
     """Load the configured model's tokenizer and prepare documents until asked to stop."""
     files = models.for_settings(process.settings)
     served = Served(
-        files.name, files.version, files.context_len, process.settings.max_document_bytes
+        files.name,
+        files.version,
+        files.context_len,
+        process.settings.max_document_bytes,
+        process.settings.rules,
     )
     preprocessor = Preprocessor(load_tokenizer(files), served, clock=time.monotonic)
     try:

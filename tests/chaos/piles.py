@@ -16,9 +16,10 @@ from docmill.results import Result
 from docmill.wire import Header, Spec
 from engine.base import Row, Sampling
 from engine.fake import answer
-from preprocess.base import Ready, Submission
+from preprocess.base import Ready, Refused, Submission
 from preprocess.fake_tokenizer import FakeTokenizer
-from preprocess.pipeline import Preprocessor, Served
+from preprocess.pipeline import Preprocessor
+from preprocess.plans import Served
 from workers.models import FAKE
 
 #: What a customer does besides submitting and reading.
@@ -142,6 +143,7 @@ class Oracle:
         spec = Spec.decode(specs[result.spec.encode()])
         (verdict,) = self._preprocessor.prepare([Submission(header, spec, data)], now)
         if not isinstance(verdict, Ready):
+            assert isinstance(verdict, Refused), verdict
             return verdict.outcome, None, verdict.failure.code
         prepared = verdict.prepared
         sampling = Sampling(prepared.max_tokens, prepared.temperature, prepared.top_p)

@@ -19,7 +19,8 @@ from docmill.connection import connect
 from docmill.keys import GROUP, Keys
 from docmill.scripts import Scripts
 from docmill.wire import Body, Header, Message, Prepared, Spec
-from preprocess.pipeline import Preprocessor, Served
+from preprocess.pipeline import Preprocessor
+from preprocess.plans import Served
 from preprocess.tokenizer import ModelTokenizer
 from tests.support.redis_server import running_redis
 from tests.support.small_tokenizer import decode, write_tokenizer

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docmill.errors import Reason
-from docmill.report import Truncation
-from docmill.wire import Header, Message, Prepared, Spec
-from preprocess.base import Ready, Refused, Submission
-from preprocess.pipeline import Preprocessor, Served
+from docmill.report import Division, Report, Truncation
+from docmill.wire import Body, Header, Message, Prepared, Spec, Truncate, Usage
+from preprocess.base import Divided, Ready, Refused, Submission, Verdict
+from preprocess.pipeline import Preprocessor
+from preprocess.plans import Served
 from preprocess.tokenizer import ModelTokenizer
 from tests.support.cases import documents
 from tests.support.small_tokenizer import decode
@@ -61,6 +63,10 @@ def _refused(preprocessor: Preprocessor, submission: Submission) -> Refused:
     verdict = preprocessor.prepare([submission], NOW)[0]
     assert isinstance(verdict, Refused), verdict
     return verdict
+
+
+def _all(preprocessor: Preprocessor, batch: list[Submission]) -> list[Verdict]:
+    return preprocessor.prepare(batch, NOW)
 
 
 def _token_ids(prepared: Prepared) -> list[int]:
@@ -123,10 +129,13 @@ def test_control_tokens_in_documents_are_reported(preprocessor: Preprocessor) ->
     """The result will say that the document spells out control tokens; others say nothing."""
     texts = documents("v01_special_tokens.jsonl")
 
-    warned = _ready(preprocessor, _submit(texts["sp-usage"])).warnings
+    (usage, control) = preprocessor.prepare(
+        [_submit(texts["sp-usage"]), _submit(texts["sp-control"])], NOW
+    )
 
-    assert ("control_tokens_in_text",) == warned
-    assert () == _ready(preprocessor, _submit(texts["sp-control"])).warnings
+    assert usage.report is not None
+    assert ("control_tokens_in_text",) == usage.report.warnings
+    assert None is control.report
 
 
 def test_one_bad_document_harms_no_neighbour(preprocessor: Preprocessor) -> None:
@@ -144,6 +153,7 @@ def test_empty_documents_never_become_prompts(preprocessor: Preprocessor) -> Non
     for document in documents("v08_empty_documents.jsonl").values():
         verdict = preprocessor.prepare([_submit(document)], NOW)[0]
 
+        assert not isinstance(verdict, Divided)
         assert isinstance(verdict, Refused) or verdict.prepared.document_len > 0
 
 
@@ -157,9 +167,9 @@ def test_truncation_is_exact_at_the_limit(
     around = len(_token_ids(_ready(preprocessor, _submit(b"!")))) - 1
     limit = 256 - around - 16
 
+    batch = [_submit(_words_of(limit + extra, tokenizer)) for extra in (-1, 0, 1)]
     reports = [
-        _ready(preprocessor, _submit(_words_of(limit + extra, tokenizer))).truncation
-        for extra in (-1, 0, 1)
+        verdict.report and verdict.report.truncation for verdict in _all(preprocessor, batch)
     ]
 
     expected = Truncation(
@@ -229,15 +239,15 @@ def test_a_refusal_names_the_line(preprocessor: Preprocessor) -> None:
 
 
 def test_time_is_shared_out_by_bytes(tokenizer: ModelTokenizer) -> None:
-    """The batch's seconds go to its documents in proportion, and `ready_at` is the batch's end."""
-    ticks = iter([10.0, 14.0])
+    """The batch's seconds go to its documents in proportion, beside what each took by itself."""
+    ticks = iter([10.0, 14.0, 14.0, 15.0, 15.0, 15.5])
     preprocessor = _preprocessor(tokenizer, clock=lambda: next(ticks))
 
     verdicts = preprocessor.prepare([_submit(b"a" * 30), _submit(b"a" * 10)], NOW)
 
     prepared = [verdict.prepared for verdict in verdicts if isinstance(verdict, Ready)]
-    assert [3.0, 1.0] == [item.preprocess_s for item in prepared]
-    assert {NOW + 4.0} == {item.ready_at for item in prepared}
+    assert [4.0, 1.5] == [item.preprocess_s for item in prepared]
+    assert [NOW + 5.0, NOW + 5.5] == [item.ready_at for item in prepared]
 
 
 def test_equal_documents_of_a_request_share_a_fingerprint(preprocessor: Preprocessor) -> None:
@@ -263,7 +273,7 @@ def test_long_runs_pass_in_a_moment(preprocessor: Preprocessor) -> None:
     batch=st.lists(st.binary(max_size=200), max_size=4),
     encoding=st.sampled_from(["utf-8", "utf-16", "latin-1", "nonsense"]),
     max_tokens=st.integers(1, 300),
-    truncate=st.sampled_from(["head", "refuse"]),
+    truncate=st.sampled_from(get_args(Truncate)),
 )
 def test_any_batch_gets_verdicts_that_fit(
     tokenizer: ModelTokenizer, batch: list[bytes], **fields: Any
@@ -277,8 +287,172 @@ def test_any_batch_gets_verdicts_that_fit(
     for verdict in verdicts:
         if isinstance(verdict, Refused):
             assert Reason(verdict.failure.code) in Reason
+        elif isinstance(verdict, Divided):
+            assert len(verdict.parts) > 1
         else:
             assert verdict.prepared.prompt_len + verdict.prepared.max_tokens <= 128
             assert verdict.prepared.document_len >= 1
             assert tokenizer.control_ids.isdisjoint(_document_ids(verdict.prepared))
             assert Prepared.decode(verdict.prepared.encode()) == verdict.prepared
+
+
+LONG = " ".join(f"Sentence number {number} tells of valve {number}." for number in range(400))
+
+
+def _answered(custom_id: str, text: str, **usage: int) -> bytes:
+    return Body(text=f"{custom_id}: {text}", usage=Usage(**usage)).encode()
+
+
+def test_a_long_document_is_divided_into_parts_that_fit(tokenizer: ModelTokenizer) -> None:
+    """Each part is a document that passes whole; together they hold all of the text."""
+    preprocessor = _preprocessor(tokenizer, context_len=512)
+    whole = _submit(LONG.encode(), truncate="split")
+
+    (divided,) = preprocessor.prepare([whole], NOW)
+
+    assert isinstance(divided, Divided)
+    assert LONG.startswith(divided.parts[0])
+    assert LONG.endswith(divided.parts[-1])
+    header = whole.header.model_copy(update={"spec": divided.spec.digest()})
+    parts = [Submission(header, divided.spec, part.encode()) for part in divided.parts]
+    verdicts = preprocessor.prepare(parts, NOW)
+    assert [None] * len(parts) == [verdict.report for verdict in verdicts]
+    assert all(isinstance(verdict, Ready) for verdict in verdicts)
+
+
+def test_answers_to_parts_become_one_prompt(tokenizer: ModelTokenizer) -> None:
+    """The last pass sees all answers in order and the first request; the report says the cost."""
+    preprocessor = _preprocessor(tokenizer, context_len=2048)
+    whole = _submit(LONG.encode(), truncate="split")
+    usage = {"prompt_tokens": 100, "completion_tokens": 3}
+    answers = tuple(_answered(f"answer {n}", "it tells", **usage) for n in (1, 2, 3))
+
+    (verdict,) = preprocessor.prepare([replace(whole, answers=answers, rounds=1)], NOW)
+
+    assert isinstance(verdict, Ready)
+    prompt = decode(_token_ids(verdict.prepared))
+    places = [prompt.index(text) for text in ("Summarise", "answer 1", "answer 2", "answer 3")]
+    assert sorted(places) == places
+    division = Division(parts=3, rounds=1, prompt_tokens=300, completion_tokens=9)
+    assert Report(division=division) == verdict.report
+
+
+def test_answers_that_do_not_fit_together_are_combined_in_rounds(tokenizer: ModelTokenizer) -> None:
+    """Groups of answers are asked first, and the costs of all rounds add up."""
+    preprocessor = _preprocessor(tokenizer, context_len=512)
+    asked = (Message(role="user", content=("Summarise the answers:", None)),)
+    whole = _submit(LONG.encode(), truncate="split", combine=asked)
+    answers = tuple(_answered(f"{n}", "it tells of a valve. " * 8) for n in range(12))
+
+    (first,) = preprocessor.prepare([replace(whole, answers=answers, rounds=1)], NOW)
+
+    assert isinstance(first, Divided)
+    assert 1 < len(first.parts) < 12
+    header = whole.header.model_copy(update={"report": first.report})
+    fewer = tuple(_answered(f"{n}", "short") for n in range(len(first.parts)))
+    (second,) = preprocessor.prepare([replace(whole, header=header, answers=fewer, rounds=2)], NOW)
+    assert Report(division=Division(parts=12, rounds=2)) == second.report
+
+
+def test_unreadable_answers_fail_their_document_alone(preprocessor: Preprocessor) -> None:
+    """Whatever lies in the place of a body."""
+    whole = _submit(LONG.encode(), truncate="split")
+
+    (verdict,) = preprocessor.prepare([replace(whole, answers=(b"junk", b""), rounds=1)], NOW)
+
+    assert isinstance(verdict, Refused)
+    assert "decode_error" == verdict.failure.code
+
+
+def test_a_repeat_is_not_prepared_again(tokenizer: ModelTokenizer) -> None:
+    """The same bytes under the same request get the same verdict; others are looked at."""
+    preprocessor = _preprocessor(tokenizer)
+    batch = [_submit(b"one document"), _submit(b""), _submit(b"one document", max_tokens=17)]
+
+    first = preprocessor.prepare(batch, NOW)
+
+    assert 0 == preprocessor.take_num_seen()
+    assert first == preprocessor.prepare(batch, NOW)
+    assert 3 == preprocessor.take_num_seen()
+    assert 0 == preprocessor.take_num_seen()
+
+
+PROSE = (
+    b"The pump house log of the week lists three valves, two of them sealed and one of them open. "
+)
+
+
+def _named(custom_id: str, document: bytes, **fields: Any) -> Submission:
+    submission = _submit(document, **fields)
+    header = submission.header.model_copy(update={"custom_id": custom_id})
+    return replace(submission, header=header)
+
+
+def test_almost_equal_documents_are_told(tokenizer: ModelTokenizer) -> None:
+    """They are named and run all the same, unless the job takes each other's answers."""
+    batch = [_named("a", PROSE * 8), _named("b", PROSE * 8 + b"That is all.")]
+
+    a, b = _preprocessor(tokenizer).prepare(batch, NOW)
+
+    assert isinstance(a, Ready)
+    assert isinstance(b, Ready)
+    assert None is a.report
+    assert b.report is not None
+    assert b.report.near is not None
+    assert ("a", "j1", False) == (
+        b.report.near.custom_id,
+        b.report.near.job_id,
+        b.report.near.is_reused,
+    )
+    assert a.prepared.fingerprint != b.prepared.fingerprint
+
+
+def test_a_job_may_reuse_the_answers_of_almost_equal_documents(tokenizer: ModelTokenizer) -> None:
+    """Only above its threshold, and never where a number differs."""
+    asks = {"near_threshold": 0.8}
+    batch = [
+        _named("a", PROSE * 8, **asks),
+        _named("b", PROSE * 8 + b"That is all.", **asks),
+        _named("c", PROSE * 8 + b"That is all 7.", **asks),
+    ]
+
+    verdicts = _preprocessor(tokenizer).prepare(batch, NOW)
+
+    a, b, c = (verdict.prepared.fingerprint for verdict in verdicts if isinstance(verdict, Ready))
+    assert a == b != c
+    assert [None, True, False] == [
+        verdict.report and verdict.report.near and verdict.report.near.is_reused
+        for verdict in verdicts
+    ]
+
+
+def test_a_rejected_document_says_what_was_found(tokenizer: ModelTokenizer) -> None:
+    """A job's policy wins over the service's, and the refusal comes with its findings."""
+    served = Served("small", "v1", CONTEXT_LEN, 1_000_000, {"control_characters": "reject"})
+    preprocessor = Preprocessor(tokenizer, served, clock=lambda: 0.0)
+    text = b"The log of the week\x01 lists three valves."
+
+    refused, allowed = preprocessor.prepare(
+        [_submit(text), _submit(text, rules={"control_characters": "allow"})], NOW
+    )
+
+    assert isinstance(refused, Refused)
+    assert Reason.REJECTED_BY_RULE == refused.failure.code
+    assert refused.report is not None
+    assert ("control_characters",) == refused.report.warnings
+    assert isinstance(allowed, Ready)
+    assert None is allowed.report
+
+
+def test_nothing_is_shared_across_tenants(preprocessor: Preprocessor) -> None:
+    """One text has a fingerprint for each tenant, and is near nothing of another's."""
+    batch = [_named(name, PROSE * 8) for name in ("a", "b")]
+    batch.append(_named("c", PROSE * 8 + b"More."))
+    for at, tenant in enumerate(("north", "south", "west")):
+        header = batch[at].header.model_copy(update={"tenant": tenant})
+        batch[at] = replace(batch[at], header=header)
+
+    verdicts = preprocessor.prepare(batch, NOW)
+
+    assert 3 == len({each.prepared.fingerprint for each in verdicts if isinstance(each, Ready)})
+    assert [None] * 3 == [each.report for each in verdicts]
