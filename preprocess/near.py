@@ -181,18 +181,17 @@ class NearIndex:
 
     def _alike(self, this: _Document, sketch: Sketch, places: Places, floor: float) -> list[_Alike]:
         """Return the documents of the scope from this similarity on, the most similar first."""
-        slots = np.unique(self._slots[_BAND, places])
-        slots = slots[slots > 0] - 1
-        similarities = _similarities(self._sketches[slots], sketch)
-        order = np.argsort(-similarities, kind="stable")
-        candidates = (
+        found = set(self._slots[_BAND, places].ravel().tolist()) - {0}
+        if not found:
+            return []
+        slots = [place - 1 for place in found]
+        similarities = _similarities(self._sketches[slots], sketch).tolist()
+        alike = [
             _Alike(slot, similarity, self._documents[slot])
-            for slot, similarity in zip(
-                slots[order].tolist(), similarities[order].tolist(), strict=True
-            )
-            if similarity >= floor
-        )
-        return [one for one in candidates if one.document.scope == this.scope]
+            for slot, similarity in zip(slots, similarities, strict=True)
+            if similarity >= floor and self._documents[slot].scope == this.scope
+        ]
+        return sorted(alike, key=lambda one: one.similarity, reverse=True)
 
     def _remember(self, document: _Document, sketch: Sketch, places: Places) -> None:
         slot = len(self._documents)
