@@ -6,7 +6,7 @@ becomes an error record when its turn comes. May import docmill.intake and docmi
 
 import contextlib
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,17 @@ class Work:
     output: Path | None = None
 
 
-def documents(work: Work, *, extract: bool = True) -> Iterator[Item]:
+def documents(work: Work, *, extract: bool | Callable[[str], bool] = True) -> Iterator[Item]:
     """Yield what the inputs hold; a document without any prompt is refused, alone.
 
-    Without `extract` those that a library has to read come with an empty text, at once.
+    `extract` says of which documents, by custom id, the text is read where a library has to read
+    it; that of the others is empty.
     """
     for item in _items(work, extract=extract):
         yield _unasked(item) if _is_unasked(item, work) else item
 
 
-def _items(work: Work, *, extract: bool) -> Iterator[Item]:
+def _items(work: Work, *, extract: bool | Callable[[str], bool]) -> Iterator[Item]:
     for item in intake.read(work.inputs, extract=extract, **work.reading):
         if work.output is None or not _is_file(item, work.output, work.inputs):
             yield item

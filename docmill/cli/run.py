@@ -250,7 +250,11 @@ class Run:
 
     def _submit(self, client: Client, options: dict[str, Any]) -> None:
         request = self._request
-        waiting = (item for item in documents(request.work) if item.custom_id not in self._answered)
+        waiting = (
+            item
+            for item in documents(request.work, extract=self._is_waiting)
+            if self._is_waiting(item.custom_id)
+        )
         try:
             client.submit(
                 waiting,
@@ -262,6 +266,9 @@ class Run:
         except Exception as error:  # noqa: BLE001 - the main thread must not wait for ever
             self._put("error", error)
 
+    def _is_waiting(self, custom_id: str) -> bool:
+        return custom_id not in self._answered
+
     def _follow(self, job: Job) -> None:
         self._job = job
         threading.Thread(target=self._receive, args=(job,), daemon=True).start()
@@ -269,7 +276,7 @@ class Run:
     def _receive(self, job: Job) -> None:
         try:
             for result in job.results():
-                if result.custom_id not in self._answered:
+                if self._is_waiting(result.custom_id):
                     self._put("result", result)
             self._put("done", None)
         except Exception as error:  # noqa: BLE001 - the main thread must not wait for ever

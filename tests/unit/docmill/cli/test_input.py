@@ -54,9 +54,10 @@ def test_nothing_is_extracted_before_its_turn(tmp_path: Path) -> None:
 
     assert 1 == look_through(work).count
     assert 1 == count_left(work, {"b": ("", None)}, output="OUT")
-    [item] = documents(work, extract=False)
-    assert isinstance(item, Document)
-    assert not item.text
+    for extract in (False, lambda name: name != "a.html", True):
+        [item] = documents(work, extract=extract)
+        assert isinstance(item, Document)
+        assert (extract is True) == bool(item.text)
 
 
 def test_a_document_without_a_prompt_is_refused_alone(tmp_path: Path) -> None:
