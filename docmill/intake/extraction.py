@@ -46,8 +46,8 @@ class Extraction:
 
     def read(
         self, path: Path, kind: str, *, encoding: str, max_document_bytes: int
-    ) -> tuple[bytes, dict[str, Any]]:
-        """Return a file's text in UTF-8, and what is known about it.
+    ) -> tuple[str, dict[str, Any]]:
+        """Return a file's text, and what is known about it.
 
         Raises:
             InvalidDocument: It has none, is broken, or breaks a limit.
@@ -74,7 +74,7 @@ class Extraction:
             raise InvalidDocument(Reason.EXTRACTION, exit_problem(answer, self._limits))
         if "code" in answer:
             raise InvalidDocument(Reason(answer["code"]), answer["message"])
-        return answer["text"], answer["about"]
+        return answer["text"].decode("utf-8", "surrogatepass"), answer["about"]
 
     def close(self) -> None:
         """End the process, if there is one."""

@@ -177,7 +177,7 @@ class _Reader:
     def _extracted(self, found: Found, kind: str, extraction: Extraction) -> Document:
         source = {"file": found.name, "format": kind}
         if not (self.extract(found.name) if callable(self.extract) else self.extract):
-            return Document(found.name, b"", source=source)
+            return Document(found.name, "", source=source)
         text, about = extraction.read(
             found.path,
             kind,

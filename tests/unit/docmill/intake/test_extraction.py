@@ -43,7 +43,7 @@ def text_of(extraction: Extraction, path: Path, max_document_bytes: int = 1_000_
     """Return the text that extraction finds in a file, its kind by its suffix."""
     kind = path.suffix.removeprefix(".")
     text, _ = extraction.read(path, kind, encoding="utf-8", max_document_bytes=max_document_bytes)
-    return text.decode()
+    return text
 
 
 def write(path: Path, data: bytes) -> Path:

@@ -90,7 +90,7 @@ def test_paths_among_values_are_read_by_one_process(
         path.write_text(path.stem)
     documents = list(items_of(["plain", *paths], max_document_bytes=1000))
 
-    assert ["plain", b"a\n", b"b\n"] == [
+    assert ["plain", "a\n", "b\n"] == [
         item.text for item in documents if isinstance(item, Document)
     ]
     assert 1 == len(pids)
