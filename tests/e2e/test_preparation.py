@@ -23,7 +23,7 @@ def _results(path: Path) -> dict[str, Result]:
 
 
 def test_a_long_document_is_answered_in_parts(tmp_path: Path) -> None:
-    """It has one result, which says how many parts it was made of; a short one beside it has none."""
+    """It has one result, which says how many parts it had; a short one beside it has none."""
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     texts = {"long": LONG, "short": LONG[:200], "longer": f"{LONG} And this."}
     lines = [json.dumps({"id": name, "text": text}) for name, text in texts.items()]
