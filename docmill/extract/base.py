@@ -9,6 +9,9 @@ from typing import Any
 
 from docmill.errors import InvalidDocument, Reason
 
+#: Titles travel with every result; some are whole paragraphs.
+MAX_TITLE_LEN = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Order:

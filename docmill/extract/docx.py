@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import mammoth
 
 from docmill.errors import InvalidDocument, Reason
-from docmill.extract.base import Extract, Order
+from docmill.extract.base import MAX_TITLE_LEN, Extract, Order
 from docmill.extract.html import to_markdown
 
 _PICTURES = "word/media/"
@@ -64,4 +64,4 @@ def _title_of(archive: zipfile.ZipFile) -> str | None:
     if _CORE not in archive.namelist():
         return None
     found = ElementTree.fromstring(archive.read(_CORE)).findtext(_TITLE)  # noqa: S314 # limits hold
-    return (found or "").strip()[:500] or None
+    return (found or "").strip()[:MAX_TITLE_LEN] or None

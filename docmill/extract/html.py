@@ -12,7 +12,7 @@ import re
 import html_to_markdown as markdown
 
 from docmill.errors import InvalidDocument, Reason
-from docmill.extract.base import Extract, Order, too_much_text
+from docmill.extract.base import MAX_TITLE_LEN, Extract, Order, too_much_text
 
 _OPTIONS = markdown.ConversionOptions(
     strip_tags=["a", "iframe"],  # their text stays; addresses cost more tokens than they tell
@@ -26,7 +26,10 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.I)
-#: Where a browser looks for it.
+_TITLE = re.compile(r"<title[^>]{0,99}>([^<]{1,9999})</", re.I)
+#: How far into a page its title is looked for.
+_TITLE_LEN = 64 * 1024
+#: Where a browser looks for the encoding.
 _HEAD_BYTES = 1024
 #: What pages that declare the left mean, by the HTML standard; UTF-16 could not be declared so.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252"} | dict.fromkeys(
@@ -99,9 +102,5 @@ def _decoded(data: bytes, encoding: str) -> str:
 
 def title_of(page: str) -> str | None:
     """Return what stands in the first title element, if anything."""
-    start = page[:65_536].lower().find("<title")
-    opened = page.find(">", start) if start >= 0 else -1
-    end = page.find("</", opened)
-    if opened < 0 or end < 0:
-        return None
-    return " ".join(html.unescape(page[opened + 1 : end]).split())[:500] or None
+    found = _TITLE.search(page, 0, _TITLE_LEN)
+    return (found and " ".join(html.unescape(found[1]).split())[:MAX_TITLE_LEN]) or None

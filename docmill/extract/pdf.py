@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pypdfium2
 
 from docmill.errors import InvalidDocument, Reason
-from docmill.extract.base import Extract, Order, too_much_text
+from docmill.extract.base import MAX_TITLE_LEN, Extract, Order, too_much_text
 
 #: How pdfium marks a hyphen at a line's end that the word goes on without.
 _SOFT_HYPHENS = dict.fromkeys(map(ord, "\x02\ufffe"))
@@ -23,7 +23,7 @@ def extract_pdf(order: Order) -> Extract:
     with _opened(order) as document:
         num_pages = len(document)
         texts = list(_pages(document, order.max_text_bytes))
-        title = document.get_metadata_dict().get("Title", "").strip()
+        title = _title_of(document)
     num_empty = sum(not text for text in texts)
     if num_empty == num_pages:
         raise InvalidDocument(
@@ -32,7 +32,7 @@ def extract_pdf(order: Order) -> Extract:
             "(ocrmypdf does) and submit what comes of it",
         )
     about = {
-        "title": title or None,
+        "title": title,
         "pages": [1, num_pages],
         "num_pages_without_text": num_empty or None,
     }
@@ -48,6 +48,14 @@ def _opened(order: Order) -> pypdfium2.PdfDocument:
         else:
             problem = "it is no PDF, or a broken one"
         raise InvalidDocument(Reason.EXTRACTION, problem) from error
+
+
+def _title_of(document: pypdfium2.PdfDocument) -> str | None:
+    try:
+        title = str(document.get_metadata_value("Title"))
+    except UnicodeDecodeError:  # half a surrogate pair; the text does not depend on it
+        return None
+    return title.strip()[:MAX_TITLE_LEN] or None
 
 
 def _pages(document: pypdfium2.PdfDocument, max_bytes: int) -> Iterator[str]:

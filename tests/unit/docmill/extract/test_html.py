@@ -84,6 +84,11 @@ def test_the_text_may_not_be_longer_than_a_document(tmp_path: Path) -> None:
     assert Reason.TOO_LARGE == error.value.reason
 
 
+def test_a_title_may_stand_behind_anything() -> None:
+    """Letters that grow when they become small do not shift it."""
+    assert "T &" == title_of("İ" * 9 + "<TITLE lang=tr>\n T &amp;</TITLE>")
+
+
 @pytest.mark.parametrize("page", ["", "<title>", "<title>x", "<title></title>", "<p>x</p>"])
 def test_a_page_without_a_title_has_none(page: str) -> None:
     """An unfinished or empty one is none."""

@@ -41,6 +41,13 @@ def test_a_word_hyphenated_at_a_line_s_end_is_whole_again(tmp_path: Path) -> Non
     assert "well-known information\n" == text
 
 
+def test_a_title_that_is_no_text_is_none(tmp_path: Path) -> None:
+    """Half a surrogate pair in it does not cost the file."""
+    about = extract(tmp_path / "a.pdf", pdf(["text"], title="\\376\\377\\330\\000")).about
+
+    assert {"title": None, "pages": [1, 1], "num_pages_without_text": None} == about
+
+
 def test_a_scan_is_said_to_be_one(tmp_path: Path) -> None:
     """A file without a text layer has a code of its own, and the remedy is named."""
     code, message = refused(tmp_path / "a.pdf", pdf(["", ""]))
