@@ -50,6 +50,37 @@ def test_every_document_has_one_record(tmp_path: Path) -> None:
     assert "1 document answered as a repeat" in finished.stderr
 
 
+def test_what_was_done_is_told(tmp_path: Path) -> None:
+    """What was split, found and shared stands in each document's record, and summed up at the end.
+
+    A check of the same input tells it beforehand.
+    """
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    sentences = " ".join(f"Sentence {at} of the text says something else." for at in range(200))
+    texts = {"long": sentences, "hidden": "Pay\u200bPal is a firm.", "a": "Text.", "b": "Text.\n"}
+    lines = (json.dumps({"id": name, "text": text}) for name, text in texts.items())
+    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    asked = (source, "-p", "Sum up.", "--engine", "fake", "--truncate", "split")
+    limits = ("--max-document-tokens", "400", "--rule", "zero_width=repair")
+
+    checked = docmill("check", *asked, *limits, "--json")
+    finished = docmill("run", *asked, *limits, "-o", target)
+
+    told = {record["custom_id"]: record for record in map(json.loads, checked.stdout.splitlines())}
+    assert ["split", "ready", "ready", "duplicate"] == [told[name]["verdict"] for name in texts]
+    found = {
+        record["custom_id"]: record["response"]["body"]["docmill"] for record in _records(target)
+    }
+    assert told["long"]["parts"] == found["long"]["division"]["parts"] > 1
+    assert told["hidden"]["findings"] == found["hidden"]["findings"]
+    assert ["zero_width"] == found["hidden"]["warnings"]
+    assert 1 == [found[name]["shared"] for name in "ab"].count("run")
+    assert "4 answered, 0 failed" in finished.stderr
+    assert f"1 document answered in {told['long']['parts']} parts" in finished.stderr
+    assert "flagged     1 document: zero_width 1" in finished.stderr
+    assert "1 document answered as a repeat" in finished.stderr
+
+
 def test_output_is_plain_where_no_terminal_is(tmp_path: Path) -> None:
     """Into pipes go results on one side and plain lines on the other: no control codes."""
     (tmp_path / "a.md").write_text("A text.", encoding="utf-8")
