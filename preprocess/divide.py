@@ -63,9 +63,12 @@ def parts(text: str, part_len: int, tokenizer: Tokenizer) -> tuple[str, ...] | F
             return _too_many(part_len)
         visible = [part for item in ranges if _is_visible(part := text[slice(*item)].strip())]
         excess = max(_lengths(visible, tokenizer), default=0) - part_len
+        if not visible:
+            return Failure(code=Reason.EMPTY_DOCUMENT, message="no part holds anything to see")
         if excess <= 0:
             return tuple(visible)
-        room -= excess  # a part by itself may have more tokens than it had in its document
+        # a part by itself may have more tokens than it had in its document
+        room = part_len - max(part_len - room + excess, 2 * (part_len - room))
     message = f"a part of {part_len:,} tokens does not hold one character of the document"
     return Failure(code=Reason.CONTEXT_TOO_SMALL, message=f"{message}; lower max_tokens")
 

@@ -73,7 +73,7 @@ def characters_of(data: bytes, ends: NDArray[np.int64]) -> Offsets:
     is_first = (np.frombuffer(data, dtype=np.uint8) & 0xC0) != 0x80
     # [bytes + 1]: characters that begin before each byte
     begun = np.concatenate([[0], np.cumsum(is_first)])
-    first = np.concatenate([[0], ends[:-1]])
+    first = np.concatenate([[0], ends])[:-1]
     # a piece that begins inside a character belongs to it as well
     inside = ~np.append(is_first, True)[first]
     offsets: Offsets = np.stack([begun[first] - inside, begun[ends]], axis=1).astype(np.uint32)

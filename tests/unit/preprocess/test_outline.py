@@ -156,6 +156,6 @@ def test_it_takes_linear_time(run: str) -> None:
 
 
 def _seconds(text: str) -> float:
-    started = time.perf_counter()
+    started = time.process_time()  # whatever else the machine does
     units(text)
-    return time.perf_counter() - started
+    return time.process_time() - started

@@ -4,11 +4,14 @@ import json
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from docmill.errors import ConfigError
 from preprocess.fake_tokenizer import FakeTokenizer
@@ -104,6 +107,77 @@ def test_long_runs_take_linear_time(tokenizer: ModelTokenizer) -> None:
     """300,000 equal characters take no more than a moment; see the suite's time limit."""
     for run in ("a", " ", "\n", "あ", "<|", "a."):
         assert _encode(tokenizer, run * (300_000 // len(run)))
+
+
+def test_rows_of_repeated_characters_take_a_moment(tokenizer: ModelTokenizer) -> None:
+    """Each row of the case file costs at most ten times what prose of its length does."""
+    rows = documents("v07_repeated_runs.jsonl")
+    prose = _seconds(tokenizer, "The pump house log lists three valves. " * 1000) / 39_000
+
+    for custom_id, document in rows.items():
+        text = document.decode()
+        assert _seconds(tokenizer, text) < 10 * prose * len(text) + 0.05, custom_id
+
+
+@pytest.mark.parametrize("character", ["a", "^", "_", " ", "\n", "="])
+def test_a_million_equal_characters_take_less_than_two_seconds(
+    tokenizer: ModelTokenizer, character: str
+) -> None:
+    """No run without a break takes time above what its length explains."""
+    assert _seconds(tokenizer, character * 1_000_000) < 2.0
+
+
+def _seconds(tokenizer: ModelTokenizer, text: str) -> float:
+    started = time.process_time()  # whatever else the machine does
+    assert _encode(tokenizer, text)
+    return time.process_time() - started
+
+
+@given(text=st.text(max_size=200))
+def test_tokens_are_located_by_their_bytes(tokenizer: ModelTokenizer, text: str) -> None:
+    """The sum of token lengths says what the library says after tokenising once more."""
+    tokens = tokenizer.encode_documents([text])[0]
+    assert tokens is not None
+
+    encoding = _plain_tokenizer().encode(text, add_special_tokens=False)
+
+    assert encoding.offsets == [tuple(pair) for pair in tokenizer.locate(text, tokens).tolist()]
+
+
+@cache
+def _plain_tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer.from_str(build_tokenizer().to_str())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+@given(text=st.text(alphabet="aA é\u0301b日本語 \n", max_size=40))
+def test_other_vocabularies_are_located_by_the_library(tmp_path_factory: Any, text: str) -> None:
+    """Where letters are folded, tokens do not spell the text; each still has its characters."""
+    tokenizer = _folding_tokenizer(tmp_path_factory.getbasetemp())
+    tokens = tokenizer.encode_documents([text])[0]
+    assert tokens is not None
+
+    offsets = tokenizer.locate(text, tokens)
+
+    assert (len(tokens), 2) == offsets.shape
+    assert 1 == tokenizer.fewest_tokens(text * 1000)
+    assert all(0 <= start <= end <= len(text) for start, end in offsets.tolist())
+
+
+@cache
+def _folding_tokenizer(directory: Path) -> ModelTokenizer:
+    """Return a byte-level tokenizer that folds case and strips accents first."""
+    directory = directory / "folding"
+    directory.mkdir()
+    write_tokenizer(directory)
+    fields = json.loads((directory / "tokenizer.json").read_text())
+    steps: list[dict[str, Any]] = [{"type": "NFD"}, {"type": "Lowercase"}, {"type": "StripAccents"}]
+    fields["normalizer"] = {"type": "Sequence", "normalizers": steps}
+    (directory / "tokenizer.json").write_text(json.dumps(fields))
+    return ModelTokenizer(directory)
 
 
 def test_a_template_file_wins_over_the_configuration(tmp_path: Path) -> None:
