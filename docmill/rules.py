@@ -53,8 +53,8 @@ RULES: tuple[str, ...] = (
     "escaped_text",
     "data_url",
     "active_markup",
-    "prompt_injection",
     "chat_markup",
+    "prompt_injection",
     "control_tokens_in_text",
 )
 

@@ -58,10 +58,9 @@ _VISIBLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A document that passed, with what its reader may want to know."""
+    """A document that passed."""
 
     text: str
-    warnings: tuple[str, ...] = ()
 
 
 def read(
@@ -142,4 +141,4 @@ def _judge(text: str, as_utf8: bytes) -> Text | Failure:
             f"{num_controls:,} of the document's {len(as_utf8):,} bytes are control characters: "
             "this looks like a binary file",
         )
-    return Text(text, ("control_characters",) if num_controls else ())
+    return Text(text)

@@ -4,6 +4,7 @@ They stay plain text in any case, because documents are tokenised apart from the
 import this package.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 from preprocess.rules.base import Hits, Rule
@@ -11,7 +12,7 @@ from preprocess.rules.scan import Mark, Scan
 
 #: Control tokens are shorter.
 _MAX_TOKEN_LEN = 64
-_STRIDE = 256
+_STRETCH_LEN = 320
 
 
 def _find(scan: Scan) -> Hits | None:
@@ -25,20 +26,20 @@ def _find(scan: Scan) -> Hits | None:
 
 
 def _locate(text: str, spells: Callable[[str], bool]) -> Hits:
-    """Return in how many stretches of text one begins, and where the first one does."""
-    stretches = [
-        start
-        for start in range(0, len(text), _STRIDE)
-        if spells(text[start : start + _STRIDE + _MAX_TOKEN_LEN])
-    ]
-    if not stretches:
-        return Hits(1, 0)
-    low, high = stretches[0], min(len(text), stretches[0] + _STRIDE + _MAX_TOKEN_LEN)
-    end = high
-    while low + 1 < high:  # the token is whole in text[low:end], and no longer in text[high:end]
-        middle = (low + high) // 2
-        low, high = (middle, high) if spells(text[middle:end]) else (low, middle)
-    return Hits(len(stretches), low)
+    """Return how many stretches of text spell one out, and where the first one begins."""
+    starts: list[int] = []
+    start = 0
+    while start < len(text):
+        is_hit = spells(text[start : start + _STRETCH_LEN])
+        if is_hit:
+            starts.append(start)
+        # one may lie across the end of a stretch
+        start += _STRETCH_LEN if is_hit else _STRETCH_LEN - _MAX_TOKEN_LEN
+    first = starts[0] if starts else 0
+    stretch = range(first, first + _STRETCH_LEN)
+    end = bisect_left(stretch, True, key=lambda at: spells(text[first:at]))
+    at = bisect_left(stretch, True, key=lambda at: not spells(text[at : first + end]))
+    return Hits(max(1, len(starts)), first + max(0, at - 1))
 
 
 RULES = (
@@ -46,7 +47,8 @@ RULES = (
         "control_tokens_in_text",
         "medium",
         "A control token of the model spelled out, also in full-width letters or with invisible "
-        "characters in between; counted once in 256 characters. It stays text and ends nothing.",
+        f"characters in between; counted once in {_STRETCH_LEN} characters. It stays text "
+        "and ends nothing.",
         _find,
     ),
 )

@@ -18,7 +18,6 @@ _KEPT = 3
 #: Any text that repeats a pattern for twice so long holds one whole block of it.
 _BLOCK_LEN = 1024
 _MAX_PERIOD = 64
-_PROBE_LEN = 16
 
 
 def _find_spaces(scan: Scan) -> Hits | None:
@@ -66,8 +65,8 @@ def _find_pattern(scan: Scan) -> Hits | None:
 
 def _repeats(text: str, start: int) -> bool:
     """Whether a block is one short pattern, repeated; runs of one character are another rule's."""
-    probe = text[start : start + _PROBE_LEN]
-    period = text.find(probe, start + 1, start + _MAX_PERIOD + _PROBE_LEN) - start
+    probe = text[start : start + _MAX_PERIOD]  # a whole period at least, so that it recurs in step
+    period = text.find(probe, start + 1, start + 2 * _MAX_PERIOD) - start
     if period <= 1:
         return False
     end = start + _BLOCK_LEN

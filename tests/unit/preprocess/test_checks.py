@@ -28,7 +28,6 @@ def test_every_script_passes_byte_for_byte() -> None:
 
         assert isinstance(outcome, Text), custom_id
         assert document == outcome.text.encode()
-        assert () == outcome.warnings
 
 
 def test_documents_without_anything_to_see_are_empty() -> None:
@@ -130,22 +129,56 @@ def test_what_is_no_text_encoding_is_refused(encoding: str) -> None:
 
 
 def test_surrogates_out_of_a_declared_encoding_are_refused() -> None:
-    """UTF-7 can express a lone surrogate, which no tokenizer takes."""
-    assert Reason.ENCODING == _code_of(b"+2AA-", "utf-7")
+    """UTF-7 can express one, which no tokenizer takes; the message names the remedy."""
+    outcome = _check(b"+2AA-", "utf-7")
+
+    assert isinstance(outcome, Failure)
+    assert Reason.ENCODING == outcome.code
+    assert "lone_surrogates=repair" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("document", "encoding"),
+    [
+        (b"a\xed\xa0\x80", "utf-8"),
+        (b"a+2AA-", "utf-7"),
+        (b"a\x00\x00\xd8", "utf-16-le"),
+        (b"\0a\xd8\x00", "utf-16-be"),
+    ],
+)
+def test_surrogates_are_kept_for_who_repairs_them(document: bytes, encoding: str) -> None:
+    """Where lone surrogates are to be repaired, reading them is no failure."""
+    assert Text("a\ud800") == read(document, encoding, 100, keeps_surrogates=True)
+
+
+def test_other_bad_bytes_are_refused_beside_surrogates() -> None:
+    """Keeping surrogates excuses nothing else."""
+    outcome = read(b"\xed\xa0\x80 \xff", "utf-8", 100, keeps_surrogates=True)
+
+    assert isinstance(outcome, Failure)
+    assert Reason.ENCODING == outcome.code
+    assert "byte 4" in outcome.message
 
 
 @pytest.mark.parametrize(
     "document",
-    [b"%PDF-1.7\nabc", b"PK\x03\x04abc", b"\x89PNG\r\n", bytes(range(32)) * 8 + b"some words"],
+    [
+        b"%PDF-1.7\nabc",
+        b"PK\x03\x04abc",
+        b"\x89PNG\r\n",
+        b"\x28\xb5\x2f\xfd abc",
+        b"{\\rtf1 abc}",
+        bytes(range(32)) * 8 + b"some words",
+    ],
 )
 def test_binary_files_are_not_text(document: bytes) -> None:
     """A known signature or many control characters: not text, whatever the bytes decode to."""
     assert Reason.NOT_TEXT == _code_of(document)
 
 
-def test_a_few_control_characters_pass_with_a_warning() -> None:
-    """Stray control characters happen in real text; they are kept, and reported."""
-    assert Text("page one\x00page two", ("control_characters",)) == _check(b"page one\0page two")
+def test_a_few_control_characters_pass() -> None:
+    """Stray control characters happen in real text; what is done about them a rule decides."""
+    assert Text("page one\x00page two") == _check(b"page one\0page two")
 
 
 def test_colours_and_page_breaks_are_text() -> None:
