@@ -99,8 +99,9 @@ endef
 bench-peers: $(PEERS) ## The queues that bench.queue measures docmill against, in .venv-peers
 
 ##@ Build it
-docs: $(VENV) ## Write docs/configuration.md anew from the settings
+docs: $(VENV) ## Write anew what pages say about settings and rules
 	$(BIN)/python -m docs.generate_configuration
+	$(BIN)/python -m docs.generate_preprocessing
 
 wheel: $(VENV) ## Build the client's wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel

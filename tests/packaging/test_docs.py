@@ -11,7 +11,7 @@ import pytest
 from docmill import wire
 from docmill.cli import exit as cli_exit
 from docmill.scripts import ScriptName
-from docs.generate_configuration import TARGET, page
+from docs import generate_configuration, generate_preprocessing
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -20,7 +20,16 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "be
 
 def test_the_configuration_page_is_fresh() -> None:
     """docs/configuration.md is what `make docs` would write."""
-    assert page() == TARGET.read_text(encoding="utf-8"), "run: make docs"
+    written = generate_configuration.TARGET.read_text(encoding="utf-8")
+
+    assert generate_configuration.page() == written, "run: make docs"
+
+
+def test_the_rules_on_the_preprocessing_page_are_fresh() -> None:
+    """docs/preprocessing.md has every rule, and what it finds on the labelled set."""
+    written = generate_preprocessing.TARGET.read_text(encoding="utf-8")
+
+    assert generate_preprocessing.page() == written, "run: make docs"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
