@@ -62,6 +62,8 @@ def choices(spans: Spans, budget: int, instruction: str) -> Iterator[list[Range]
     Cost: some 0.15 µs a character.
     """
     pieces = _pieces(units(spans.text), len(spans.text), budget)
+    if not pieces:
+        return
     counts = np.array(spans.counts([0, *(piece.end for piece in pieces)]))
     costs = np.diff(counts)
     scores = score([spans.text[piece.start : piece.end] for piece in pieces], pieces, instruction)
@@ -79,7 +81,7 @@ def score(texts: Sequence[str], pieces: Sequence[Unit], instruction: str) -> Sco
         text for text, piece in zip(texts, pieces, strict=True) if piece.kind == "heading"
     )
     position = 1.0 - np.arange(len(texts)) / len(texts)
-    opens = np.array([True, *(piece.ends_block for piece in pieces[:-1])])
+    opens = np.array([True, *(piece.ends == "block" for piece in pieces[:-1])])
     answering = _scaled(words.bm25(instruction))
     scores = (
         _BM25_WEIGHT * answering
@@ -106,7 +108,7 @@ def _pieces(found: Sequence[Unit], length: int, budget: int) -> list[Unit]:
         is_last = number + 1 == len(found)
         opens = not is_last and found[number + 1].kind == "heading" and unit.kind != "heading"
         if is_last or size >= enough or (opens and 2 * size >= enough):
-            pieces.append(Unit(start, unit.end, "text", unit.ends_block))
+            pieces.append(Unit(start, unit.end, "text", unit.ends))
             start = unit.end
     return pieces
 

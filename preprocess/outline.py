@@ -6,29 +6,22 @@ them in front, as tokenizers see it. Lines that were wrapped at a width are join
 sentence may reach over several. A unit has at most `MAX_UNIT_CHARS` characters; longer ones are cut
 at the best Unicode boundary, and inside a grapheme only where that alone is longer. A text of over
 200,000 lines has units of some lines each, whatever they hold. Linear in the text. May import
-semantic_text_splitter.
+`preprocess.breaks`.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from semantic_text_splitter import TextSplitter
+from preprocess.breaks import MAX_UNIT_CHARS, last_break
 
-#: Far above any sentence, and little enough for the splitter, whose time is quadratic in a piece.
-MAX_UNIT_CHARS = 2000
-#: Lets the splitter see whether a grapheme or a word goes on.
-_LOOKAHEAD_CHARS = 64
 #: Lines are taken as wrapped up to this width, from this width on.
 _MIN_WRAP, _MAX_WRAP = 40, 200
 _MAX_HEADING_CHARS = 80
 #: Bounds what is held of a text that is all line breaks: some 200 bytes a line.
 _MAX_LINES = 200_000
 
-#: What `str.splitlines` takes for the end of a line.
-_LINE_BREAK = re.compile("[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}#{1,6}\s")
 _UNDERLINE = re.compile(r"\s*([=\-~*^+#])\1{2,}\Z")
@@ -42,10 +35,6 @@ _STOP = re.compile(
     r"|[。\uff01\uff1f｡\uff0e]++[」』”\u2019\uff09】》]*+"
     r"|[।॥؟\u06d4\u0589።፧፨။៕]++[\"'”\u2019»)]*+"
 )
-_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
-#: Joiners, skin tones, Hangul vowels and finals.
-_JOINED = re.compile("[\u200c\u200d\U0001f3fb-\U0001f3ff\u1160-\u11ff\ud7b0-\ud7fb]")
-_VIRAMA = 9  # the combining class of what joins two consonants
 _BLANKS = re.compile(r"\s*")
 #: Words whose full stop ends no sentence even where a capital follows.
 _ABBREVIATIONS = frozenset(
@@ -56,13 +45,18 @@ _ABBREVIATIONS = frozenset(
 Kind = Literal["heading", "text", "row", "code"]
 
 
+#: What ends with a unit: a paragraph, a table, a block of code; a sentence, an item, a line; or
+#: nothing, where only its length is the reason.
+Ends = Literal["block", "sentence", "nothing"]
+
+
 class Unit(NamedTuple):
-    """What is kept or left out as one; `ends_block` for the last of a paragraph, table or code."""
+    """What is kept or left out as one."""
 
     start: int
     end: int
     kind: Kind
-    ends_block: bool
+    ends: Ends
 
 
 class _Line(NamedTuple):
@@ -86,56 +80,11 @@ def units(text: str) -> list[Unit]:
     found: list[Unit] = []
     at = 0
     for block in _blocks(_lines(text)):
-        ends = _ends(text, block)
-        for end in ends[:-1]:
-            found.append(Unit(at, end, block.kind, False))
+        for end, ends in _ends(text, block):
+            found.append(Unit(at, end, block.kind, ends))
             at = end
-        found.append(Unit(at, ends[-1], block.kind, True))
-        at = ends[-1]
+        found[-1] = found[-1]._replace(ends="block")
     return found
-
-
-def last_break(text: str, start: int, limit: int) -> int:
-    """Return the last place up to `limit` where a sentence, else a word, else a grapheme ends.
-
-    Args:
-        text: The text.
-        start: Such a place itself, at most `MAX_UNIT_CHARS` before `limit`.
-        limit: A place in the text, behind `start`.
-
-    Returns:
-        A place behind `start` and up to `limit`; inside a grapheme only if it fills all between.
-    """
-    window = _LINE_BREAK.sub(" ", text[start : limit + _LOOKAHEAD_CHARS])
-    if len(window) <= limit - start:
-        return limit
-    chunk: str = TextSplitter(limit - start, trim=False).chunks(window)[0]
-    return start + len(chunk)
-
-
-def is_inside_grapheme(text: str, start: int, at: int) -> bool:
-    """Whether the character at a place belongs to the grapheme before it.
-
-    Knows what most graphemes of several characters are made of: marks, joiners, conjuncts, skin
-    tones, flags, Hangul letters.
-
-    Args:
-        text: The text.
-        start: Where a grapheme begins, before `at`.
-        at: A place in the text.
-    """
-    before, after = text[at - 1 : at], text[at : at + 1]
-    if not before or not after:
-        return False
-    if _FLAG.fullmatch(before) and _FLAG.fullmatch(after):
-        return (at - start) % 2 == 1
-    return (
-        unicodedata.category(after).startswith("M")
-        or _JOINED.fullmatch(after) is not None
-        or before == "\u200d"
-        or unicodedata.combining(before) == _VIRAMA
-        or (before, after) == ("\r", "\n")
-    )
 
 
 def _slabs(text: str) -> list[Unit]:
@@ -147,9 +96,10 @@ def _slabs(text: str) -> list[Unit]:
         end = text.rfind("\n", at + MAX_UNIT_CHARS // 2, limit)
         if limit >= last:
             end = last
-        elif end == -1:
+        is_line = end != -1
+        if not is_line:
             end = last_break(text, at, limit)
-        found.append(Unit(at, end, "text", True))
+        found.append(Unit(at, end, "text", "block" if is_line else "nothing"))
         at = end
     return found
 
@@ -233,12 +183,12 @@ def _is_title(lines: Sequence[_Line]) -> bool:
     )
 
 
-def _ends(text: str, block: _Block) -> list[int]:
+def _ends(text: str, block: _Block) -> list[tuple[int, Ends]]:
     """Return where the units of a block end, without the white space behind them; at least one."""
     first, last = block.lines[0].start, block.lines[-1].end
     if block.kind in ("heading", "code") and last - first <= MAX_UNIT_CHARS:
-        return [last]
-    ends: list[int] = []
+        return [(last, "block")]
+    ends: list[tuple[int, Ends]] = []
     for start, end in _joined(block):
         if block.kind == "text":
             _add_sentences(ends, text, start, end)
@@ -266,7 +216,7 @@ def _is_wrapped(line: _Line, following: str, width: int) -> bool:
     return line.end - line.start + 1 + len(word) > width and not _OPENS.match(following)
 
 
-def _add_sentences(ends: list[int], text: str, start: int, end: int) -> None:
+def _add_sentences(ends: list[tuple[int, Ends]], text: str, start: int, end: int) -> None:
     for stop in _STOP.finditer(text, start, end):
         at = stop.end()
         if at < end and _ends_sentence(text, stop, end):
@@ -290,10 +240,10 @@ def _ends_sentence(text: str, stop: re.Match[str], end: int) -> bool:
     )
 
 
-def _add(ends: list[int], text: str, start: int, end: int) -> None:
+def _add(ends: list[tuple[int, Ends]], text: str, start: int, end: int) -> None:
     """Add the end of what lies between, and places before it where that is too long."""
     while end - start > MAX_UNIT_CHARS:
         start = last_break(text, start, start + MAX_UNIT_CHARS)
-        ends.append(start)
+        ends.append((start, "nothing"))
     if end > start:
-        ends.append(end)
+        ends.append((end, "sentence"))

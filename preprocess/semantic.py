@@ -17,7 +17,8 @@ other modules of this package.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from preprocess.outline import MAX_UNIT_CHARS, Unit, is_inside_grapheme, last_break, units
+from preprocess.breaks import MAX_UNIT_CHARS, is_inside_grapheme, last_break
+from preprocess.outline import Unit, units
 from preprocess.spans import Spans
 
 _BLOCK_SHARE, _WHOLE_SHARE, _SENTENCE_SHARE = 1 / 8, 1 / 4, 1 / 2
@@ -64,10 +65,10 @@ def best_cut(spans: Spans, found: Sequence[Unit], start: int, limit: int, budget
         for share in (_BLOCK_SHARE, _WHOLE_SHARE, _SENTENCE_SHARE)
     )
     runs_through = found[number].kind in ("row", "code")
-    floor = whole_floor if runs_through and not found[number - 1].ends_block else block_floor
-    fitting = _backwards(found, number, min(floor, sentence_floor))
+    floor = whole_floor if runs_through and found[number - 1].ends != "block" else block_floor
+    fitting = _backwards(found, number, sentence_floor)
     ends = [unit for unit in fitting if not _leads_on(spans.text, unit)]
-    blocks = (unit.end for unit in ends if unit.ends_block and unit.end >= floor)
+    blocks = (unit.end for unit in ends if unit.ends == "block" and unit.end >= floor)
     sentences = (unit.end for unit in ends)
     place = next(blocks, None) or next(sentences, None)
     return place or _in_unit(spans.text, max(start, found[number].start), limit, sentence_floor)
@@ -78,8 +79,8 @@ def _end(unit: Unit) -> int:
 
 
 def _leads_on(text: str, unit: Unit) -> bool:
-    """Whether a unit only announces what follows it."""
-    return unit.kind == "heading" or text[unit.end - 1] in ":\uff1a"
+    """Whether a unit only announces what follows it, or nothing ends with it."""
+    return unit.ends == "nothing" or unit.kind == "heading" or text[unit.end - 1] in ":\uff1a"
 
 
 def _backwards(found: Sequence[Unit], number: int, floor: int) -> list[Unit]:

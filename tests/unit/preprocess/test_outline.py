@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preprocess.outline import MAX_UNIT_CHARS, last_break, units
+from preprocess.breaks import MAX_UNIT_CHARS
+from preprocess.outline import units
 
 MARKUP = st.lists(
     st.sampled_from(
@@ -31,8 +32,8 @@ def _texts(text: str) -> list[str]:
     return [text[unit.start : unit.end].strip() for unit in units(text)]
 
 
-def _kinds(text: str) -> list[tuple[str, bool]]:
-    return [(unit.kind, unit.ends_block) for unit in units(text)]
+def _kinds(text: str) -> list[tuple[str, str]]:
+    return [(unit.kind, unit.ends) for unit in units(text)]
 
 
 @given(text=st.one_of(st.text(max_size=300), MARKUP))
@@ -98,21 +99,21 @@ def test_blocks_are_told_apart() -> None:
     )
 
     expected = [
-        ("heading", True),
-        ("text", False),
-        ("text", True),
-        ("heading", True),
-        ("heading", True),
-        *[("row", False), ("row", False), ("row", True)],
-        ("code", True),
-        *[("text", False), ("text", True)],
+        ("heading", "block"),
+        ("text", "sentence"),
+        ("text", "block"),
+        ("heading", "block"),
+        ("heading", "block"),
+        *[("row", "sentence"), ("row", "sentence"), ("row", "block")],
+        ("code", "block"),
+        *[("text", "sentence"), ("text", "block")],
     ]
     assert expected == _kinds(text)
 
 
 def test_a_code_block_left_open_reaches_to_the_end() -> None:
     """As Markdown has it."""
-    assert [("text", True), ("code", True)] == _kinds("Text.\n\n~~~\nx\n\ny")
+    assert [("text", "block"), ("code", "block")] == _kinds("Text.\n\n~~~\nx\n\ny")
 
 
 def test_long_units_are_cut_at_words() -> None:
@@ -126,22 +127,6 @@ def test_long_units_are_cut_at_words() -> None:
 def test_a_flood_of_lines_is_held_in_slabs() -> None:
     """A million line breaks make thousands of units, not a million."""
     assert len(units("|\n" * 1_000_000)) <= 2100
-
-
-@pytest.mark.parametrize(
-    ("text", "limit", "place"),
-    [
-        ("one two three", 9, 8),
-        ("abcdefgh", 5, 5),
-        ("e\u0301e\u0301e\u0301", 3, 2),
-        ("🇩🇪🇫🇷🇮🇹", 3, 2),
-        ("👨\u200d👩\u200d👧!", 4, 4),
-        ("one. Two", 8, 8),
-    ],
-)
-def test_breaks_inside_a_unit(text: str, limit: int, place: int) -> None:
-    """A word's end first, else a grapheme's; inside a grapheme only where it fills all."""
-    assert place == last_break(text, 0, limit)
 
 
 @pytest.mark.parametrize(
