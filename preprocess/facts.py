@@ -105,7 +105,7 @@ def _word(raw: str) -> _Word:
     )
 
 
-_known = lru_cache(maxsize=1 << 16)(_word)
+_known = lru_cache(maxsize=1 << 15)(_word)
 
 
 def _bare(word: str) -> str:
