@@ -98,7 +98,7 @@ def test_tenants_share_nothing(preprocessor: Preprocessor) -> None:
 
 
 def test_no_pair_that_differs_in_a_fact_shares_an_answer(preprocessor: Preprocessor) -> None:
-    """Over every sixth labelled pair, a request with a threshold gives one answer only where it may."""
+    """Of every sixth labelled pair, a request with a threshold has one answer only where it may."""
     wrong = []
     for number, pair in enumerate(pairs()[::6]):
         sides = [("left", pair.left.encode()), ("right", pair.right.encode())]
