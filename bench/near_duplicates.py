@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bench.report import figure, report
+from preprocess.facts import facts
 from preprocess.near import NearIndex
 
 _SIZES = {"1kb": 1_000, "8kb": 8_000, "100kb": 100_000}
@@ -181,6 +182,28 @@ def quality() -> Figures:
     return figures
 
 
+def reuse(per_text: int = 8) -> Figures:
+    """Measure how often one change of a long text keeps its answer from being reused."""
+    changes: dict[str, tuple[str, Callable[[str], str]]] = {
+        "digits": (r"\b\d", lambda found: str((int(found) + 1) % 10)),
+        "names": (r"(?<=[a-z,] )[A-Z][a-z]{3,}", lambda _: "Okafor"),
+        "denials": (r"\bnot\b", lambda _: ""),
+        "typing_errors": (r"(?<= )[a-z]{5,}(?= )", lambda found: found[:2] + found[1:]),
+    }
+    texts = [text for text in topics.values() if len(text) > 800]
+    figures: Figures = {}
+    for name, (pattern, change) in changes.items():
+        choose, kept_apart = random.Random(4), []
+        for text in texts:
+            places = list(re.finditer(pattern, text))
+            for place in choose.sample(places, min(per_text, len(places))):
+                other = text[: place.start()] + change(place[0]) + text[place.end() :]
+                kept_apart.append(facts(text) != facts(other))
+        share = sum(kept_apart) / len(kept_apart)
+        figures[f"docmill_{name}_kept_apart"] = figure([share], f"of {len(kept_apart)}")
+    return figures
+
+
 def _strangers(choose: random.Random) -> Iterator[str]:
     words = _WORD.findall(_PROSE)
     while True:
@@ -200,7 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    report("near_duplicates", speed(options.runs) | pile() | quality(), options.json)
+    figures = speed(options.runs) | pile() | quality() | reuse()
+    report("near_duplicates", figures, options.json)
 
 
 if __name__ == "__main__":
