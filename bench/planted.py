@@ -1,9 +1,9 @@
 """Prose with key sentences planted in it, to see which of them survive a cut.
 
 Decides what a key sentence is: one that answers the question that is asked about its document, put
-between two sentences of prose that has nothing to do with it. The facts are invented, the wording
-of question and answer overlaps as people's does: some words shared, some in another form, some
-answers spread over the document. May import the standard library and bench.workload.
+between two sentences of prose that has nothing to do with it (CPython's language reference, as in
+`bench.workload`). The facts are invented; question and answer share words as people's do: some
+several, some one, some only in another form. May import the standard library alone.
 """
 
 import random
@@ -94,12 +94,10 @@ def documents(size: int, *, seed: int = 0, num_chars: int = 20_000) -> Iterator[
     prose = [topics.topics[name].strip() for name in sorted(topics.topics)]
     for _ in range(size):
         instruction, answers = choose.choice(_SUBJECTS)
-        start = choose.randrange(len(prose))
-        text = ""
-        while len(text) < num_chars:
-            text += prose[start % len(prose)] + "\n\n"
-            start += 1
-        yield _plant(choose, text[:num_chars].rsplit(None, 1)[0], instruction, answers)
+        text = _excerpt(choose, prose, num_chars)
+        while len(_gaps(text)) < len(answers):  # short pieces may be all grammar
+            text = _excerpt(choose, prose, num_chars)
+        yield _plant(choose, text, instruction, answers)
 
 
 def recall(kept: str, planted: Planted) -> float:
@@ -108,10 +106,22 @@ def recall(kept: str, planted: Planted) -> float:
     return found / len(planted.key_sentences)
 
 
+def _excerpt(choose: random.Random, prose: list[str], num_chars: int) -> str:
+    start = choose.randrange(len(prose))
+    text = ""
+    while len(text) < num_chars:
+        text += prose[start % len(prose)] + "\n\n"
+        start += 1
+    return text[:num_chars].rsplit(None, 1)[0]
+
+
+def _gaps(text: str) -> list[int]:
+    return [match.start() for match in _SENTENCE_END.finditer(text)]
+
+
 def _plant(choose: random.Random, text: str, instruction: str, answers: tuple[str, ...]) -> Planted:
     """Put each answer between two sentences, at places drawn evenly over the whole text."""
-    gaps = [match.start() for match in _SENTENCE_END.finditer(text)]
-    places = sorted(choose.sample(gaps, len(answers)), reverse=True)
+    places = sorted(choose.sample(_gaps(text), len(answers)), reverse=True)
     for place, answer in zip(places, choose.sample(answers, len(answers)), strict=True):
         text = f"{text[:place]} {answer}{text[place:]}"
     return Planted(text, instruction, answers)
