@@ -111,7 +111,7 @@ def test_tenants_are_framed() -> None:
 
 def test_equal_text_counts_as_equal_only_where_that_is_asked() -> None:
     """By text, one spelling's tokens share with another's; by tokens they do not."""
-    spellings: list[tuple[bytes, str]] = [(b"abcd", "caf\u00e9\n"), (b"efgh", "cafe\u0301\r\n")]
+    spellings: list[tuple[bytes, str]] = [(b"abcd", "\u00e9\n"), (b"efgh", "e\u0301\r\n")]
     by_text = {_fingerprint(tokens, text, dedup="text") for tokens, text in spellings}
     by_tokens = {_fingerprint(tokens, text, dedup="exact") for tokens, text in spellings}
     cut = {_fingerprint(tokens, None, dedup="text") for tokens, _ in spellings}
