@@ -90,6 +90,8 @@ bench-quick: model bench-peers ## Every bench, short
 define run_benches
 	@mkdir -p build/bench
 	$(BIN)/python -m bench.engine --model "$$($(BIN)/python -m workers.models $(MODEL))" $(1) --json build/bench/engine.json
+	$(BIN)/python -m bench.preprocess $(1) --json build/bench/preprocess.json
+	$(BIN)/python -m bench.rules_quality --json build/bench/rules_quality.json
 	$(BIN)/python -m bench.pipeline $(1) --json build/bench/pipeline.json
 	$(BIN)/python -m bench.client $(1) --json build/bench/client.json
 	$(BIN)/python -m bench.queue $(1) --json build/bench/queue.json
