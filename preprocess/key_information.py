@@ -45,8 +45,11 @@ _MAX_TRIES = 8
 #: Scripts that write without spaces are compared by pairs of characters.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
-_WORD = re.compile(r"\w+")
-_WORD_OR_PAIR = re.compile(rf"(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]|([^\W{_UNSPACED}]+)")
+_BETWEEN = "\0"
+_WORD = re.compile(rf"(\w{{1,5}})\w*|{_BETWEEN}")
+_WORD_OR_PAIR = re.compile(
+    rf"(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]|([^\W{_UNSPACED}]{{1,5}})[^\W{_UNSPACED}]*|({_BETWEEN})"
+)
 
 
 def choices(spans: Spans, budget: int, instruction: str) -> Iterator[list[Range]]:
@@ -158,25 +161,31 @@ def _ranges(pieces: Sequence[Unit], chosen: NDArray[np.bool_]) -> list[Range]:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """How often each word occurs in each piece: parallel arrays, one entry a piece and word."""
+    """How often each word occurs in each piece: parallel arrays, one entry a piece and word.
+
+    `idf` says how rare each word is, by its id.
+    """
 
     ids: dict[str, int]
     num_pieces: int
     piece: NDArray[np.int64]
     word: NDArray[np.int64]
     count: Scores
+    idf: Scores
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "_Words":
         """Count the words of some pieces."""
-        ids: dict[str, int] = {}
-        rows = [[ids.setdefault(word, len(ids)) for word in _words(text)] for text in texts]
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        words = np.array([word for row in rows for word in row], dtype=np.int64)
-        keys = np.repeat(np.arange(len(rows)), lengths) * max(1, len(ids)) + words
-        unique, count = np.unique(keys, return_counts=True)
-        piece, word = np.divmod(unique, max(1, len(ids)))
-        return cls(ids, len(rows), piece, word, count.astype(np.float64))
+        words = _words(_BETWEEN.join(text.replace(_BETWEEN, " ") for text in texts))
+        ids = {word: number for number, word in enumerate(dict.fromkeys(("", *words)))}
+        found = np.fromiter(map(ids.__getitem__, words), np.int64, len(words))
+        # no word at all stands between two pieces
+        piece = np.cumsum(found == 0)
+        keys, count = np.unique((piece * len(ids) + found)[found != 0], return_counts=True)
+        piece, word = np.divmod(keys, len(ids))
+        spread = np.bincount(word, minlength=len(ids))
+        idf = np.log1p((len(texts) - spread + 0.5) / (spread + 0.5))
+        return cls(ids, len(texts), piece, word, count.astype(np.float64), idf)
 
     def bm25(self, query: str) -> Scores:
         """Return how well each piece answers a query, [pieces]."""
@@ -185,7 +194,7 @@ class _Words:
         length = self._sum(self.count)
         norm = _K1 * (1 - _B + _B * length / max(1.0, float(length.mean())))
         count = self.count[at := wanted[self.word]]
-        weights = count * (_K1 + 1) / (count + norm[self.piece[at]]) * self._idf()[self.word[at]]
+        weights = count * (_K1 + 1) / (count + norm[self.piece[at]]) * self.idf[self.word[at]]
         return _sums(self.piece[at], weights, self.num_pieces)
 
     def text_rank(self, wanted: Scores) -> Scores:
@@ -194,7 +203,7 @@ class _Words:
         Restarts go to pieces with many links and to those that are wanted: with a uniform restart
         a crowd of pieces that share nothing but "and" would rank as high as what a text is about.
         """
-        weights = self.count * self._idf()[self.word]
+        weights = self.count * self.idf[self.word]
         norm = np.sqrt(self._sum(weights**2))
         weights = weights / np.where(norm > 0, norm, 1.0)[self.piece]
         itself = self._sum(weights**2)
@@ -217,15 +226,6 @@ class _Words:
     def _sum(self, values: Scores) -> Scores:
         return _sums(self.piece, values, self.num_pieces)
 
-    def _spread(self) -> NDArray[np.int64]:
-        """Return how many pieces have each word."""
-        return np.bincount(self.word, minlength=len(self.ids))
-
-    def _idf(self) -> Scores:
-        spread = self._spread()
-        idf: Scores = np.log1p((self.num_pieces - spread + 0.5) / (spread + 0.5))
-        return idf
-
 
 def _sums(places: NDArray[np.int64], values: Scores, size: int) -> Scores:
     """Return the sum of the values at each place, [size]."""
@@ -234,11 +234,15 @@ def _sums(places: NDArray[np.int64], values: Scores, size: int) -> Scores:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text, cut to five letters: a stemmer for every language."""
+    """Return the words of a text, cut to five letters: a stemmer for every language.
+
+    An empty one stands for each `_BETWEEN`.
+    """
     text = text.lower()
     if _HAS_UNSPACED.search(text):
-        return [pair or word[:5] for pair, word in _WORD_OR_PAIR.findall(text)]
-    return [word[:5] for word in _WORD.findall(text)]
+        return [pair or word for pair, word, _ in _WORD_OR_PAIR.findall(text)]
+    found: list[str] = _WORD.findall(text)
+    return found
 
 
 def _scaled(scores: Scores) -> Scores:
@@ -250,8 +254,7 @@ def _scaled(scores: Scores) -> Scores:
 def _first_of_its_kind(texts: Sequence[str]) -> NDArray[np.bool_]:
     seen: set[str] = set()
     is_first = np.ones(len(texts), dtype=np.bool_)
-    for number, text in enumerate(texts):
-        key = " ".join(text.split())
-        is_first[number] = key not in seen
-        seen.add(key)
+    for number, text in enumerate(map(str.strip, texts)):
+        is_first[number] = text not in seen
+        seen.add(text)
     return is_first
