@@ -15,6 +15,9 @@ _ENGLISH = """
     twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion
     dozen half third quarter twice once double triple first second fourth fifth sixth seventh eighth
     ninth tenth no not none never neither nor nobody nothing nowhere without cannot t yes true false
+    eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth
+    twentieth thirtieth hundredth thousandth couple thrice ii iii iv vi vii viii ix xi xii xiii xiv
+    xv xvi xvii xviii xix xx
 """
 _GERMAN = """
     null ein eins eine einen einem einer zwei drei vier fünf sechs sieben acht neun zehn elf zwölf

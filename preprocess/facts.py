@@ -89,7 +89,7 @@ def _facts(text: str) -> Iterator[str]:
                     yield word.fact
                 at_start, after_number = False, word.is_number
             at_start = at_start or word.ends_sentence
-        at_start = at_start or len(line) not in _BROKEN_LEN
+        at_start = at_start or len(line) not in _BROKEN_LEN or line.endswith(":")
 
 
 def _word(raw: str) -> _Word:
@@ -133,4 +133,6 @@ def _is_ordinary(fact: str) -> bool:
         return False  # letters without capitals among small ones
     if fact in FACT_WORDS or not FACT_WORDS.isdisjoint(parts):
         return False
+    if len(fact) == 1 and fact not in OPENERS:
+        return False  # "part b"
     return not any(part[-length:] in FACT_WORDS for part in parts for length in _ENDING_LENS)

@@ -50,8 +50,8 @@ def test_hostile_marks_take_linear_time() -> None:
     """A hundred thousand combining marks in no order neither sort for minutes nor get lost."""
     marks = [chr(code) for code in range(0x300, 0x370) if unicodedata.combining(chr(code))]
     hostile = "a" + "".join(random.Random(1).choices(marks, k=100_000)) + "e\u0301"
-    started = time.perf_counter()
+    started = time.process_time()
     form = canonical(hostile)
 
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     assert hostile[:100_001] == form[:100_001]

@@ -52,6 +52,14 @@ def test_the_labelled_set_covers_what_it_should() -> None:
         ("A then B.", "B then A."),
         ("Use the iPad there.", "Use the iPod there."),
         ("Docker的使用", "Podman的使用"),
+        ("It is in chapter iv of it.", "It is in chapter vi of it."),
+        ("It is in part b of it.", "It is in part c of it."),
+        (
+            "Those who came to see the large new hall:\nbob",
+            "Those who came to see the large new hall:\ntom",
+        ),
+        ('{"name": "bob"}', '{"name": "tom"}'),
+        ("Name,town\nbob,bath", "Name,town\ntom,bath"),
     ],
 )
 def test_small_signs_count(left: str, right: str) -> None:
@@ -92,7 +100,7 @@ def test_any_text_has_facts(text: str) -> None:
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
     """Hundreds of thousands of the same signs are over in a moment."""
-    started = time.perf_counter()
+    started = time.process_time()
     facts(unit * (200_000 // len(unit)) + "!a")
 
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
