@@ -145,7 +145,12 @@ class Preprocessor:
     ) -> tuple[str, tuple[Finding, ...]] | Refused:
         """Return the document's text as it may go on, and what was found in it."""
         limit = self._served.max_document_bytes
-        text = checks.read(submission.document, submission.header.encoding, limit)
+        text = checks.read(
+            submission.document,
+            submission.header.encoding,
+            limit,
+            keeps_surrogates=plan.policies.get("lone_surrogates") == "repair",
+        )
         if isinstance(text, Failure):
             return Refused(text)
         inspection = rules.inspect(text.text, plan.policies, self._tokenizer.spells_control_token)

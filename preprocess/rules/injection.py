@@ -12,18 +12,23 @@ from preprocess.rules.base import Hits, Rule
 from preprocess.rules.phrases import LANGUAGES, PHRASES
 from preprocess.rules.scan import Scan
 
+_Patterns = dict[str, re.Pattern[str]]
 
-def _patterns() -> dict[str, re.Pattern[str]]:
-    """Return one pattern for each stem, which all phrases that begin with it share.
 
-    A text is searched for the stem first, and a pattern that begins with a plain string is searched
+def _patterns() -> dict[tuple[str, ...], _Patterns]:
+    """Return, by what a text needs to have, one pattern for each stem, which phrases share.
+
+    A text is searched for the plain strings first, and a pattern that begins with one is searched
     for almost as fast.
     """
-    rests: dict[str, list[str]] = defaultdict(list)
+    rests: dict[tuple[str, ...], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for phrase in PHRASES:
         for stem, ending in phrase.stems.items():
-            rests[stem].append(f"(?:{ending}){phrase.rest}")
-    return {stem: re.compile(f"{stem}(?:{'|'.join(rest)})") for stem, rest in rests.items()}
+            rests[phrase.needs][stem].append(f"(?:{ending}){phrase.rest}")
+    return {
+        needs: {stem: re.compile(f"{stem}(?:{'|'.join(each)})") for stem, each in stems.items()}
+        for needs, stems in rests.items()
+    }
 
 
 _PATTERNS = _patterns()
@@ -33,7 +38,9 @@ def _find(scan: Scan) -> Hits | None:
     lowered = scan.lowered
     by_end = {
         match.end(): match.start()
-        for stem, pattern in _PATTERNS.items()
+        for needs, patterns in _PATTERNS.items()
+        if not needs or any(need in lowered for need in needs)
+        for stem, pattern in patterns.items()
         if stem in lowered
         for match in pattern.finditer(lowered)
     }

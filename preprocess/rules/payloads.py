@@ -27,10 +27,20 @@ _MAX_SLASH_SHARE = 1 / 16
 
 #: An ASCII letter or space in hexadecimal digits: nothing that any format has to escape.
 _LETTER = "(?:[46][1-9a-fA-F]|[57][0-9aA]|20)"
-_ESCAPED = re.compile(
-    rf"(?:%{_LETTER}|\\x{_LETTER}|\\u00{_LETTER}|&#[xX]0{{0,4}}{_LETTER};"
-    r"|&#0{0,4}(?:6[5-9]|[789][0-9]|1[01][0-9]|12[0-2]|32);){8,}+"
-)
+#: By what an escape begins with: a plain string, which is fast to search for.
+_ESCAPES = {
+    "%": _LETTER,
+    "\\x": _LETTER,
+    "\\u00": _LETTER,
+    "&#": rf"(?:[xX]0{{0,4}}{_LETTER}|0{{0,4}}(?:6[5-9]|[789][0-9]|1[01][0-9]|12[0-2]|32));",
+}
+_MIN_ESCAPES = 8
+_ESCAPED = {
+    prefix: re.compile(
+        rf"{re.escape(prefix)}{rest}(?:{re.escape(prefix)}{rest}){{{_MIN_ESCAPES - 1},}}+"
+    )
+    for prefix, rest in _ESCAPES.items()
+}
 _DATA_URL = re.compile(
     r"data:(?:[a-z0-9.+-]{1,60}+/[a-z0-9.+-]{1,80}+(?:;[a-z0-9=.+-]{1,60}+){0,4}+|;base64),"
 )
@@ -85,10 +95,19 @@ def _is_text(content: bytes) -> bool:
 
 def _find_escaped(scan: Scan) -> Hits | None:
     text = scan.text
-    if "%" not in text and "\\" not in text and "&#" not in text:
-        return None
-    found = [match.start() for match in _ESCAPED.finditer(text)]
-    return Hits(len(found), found[0]) if found else None
+    found = [
+        match.start()
+        for prefix, pattern in _ESCAPED.items()
+        if text.count(prefix) >= _MIN_ESCAPES
+        for match in pattern.finditer(text)
+        if not _is_periodic(match[0])
+    ]
+    return Hits(len(found), min(found)) if found else None
+
+
+def _is_periodic(text: str) -> bool:
+    """Whether it is one pattern over and over, such as a bit mask, rather than words."""
+    return text in (text + text)[1:-1]
 
 
 def _find_data_urls(scan: Scan) -> Hits | None:

@@ -18,10 +18,14 @@ LANGUAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A phrase: how it may begin (a plain stem and a pattern of its endings), and its rest."""
+    """A phrase: how it may begin (a plain stem and a pattern of its endings), and its rest.
+
+    `needs`: plain strings of which the phrase has one; a text without them is not searched for it.
+    """
 
     stems: Mapping[str, str]
     rest: str = ""
+    needs: tuple[str, ...] = ()
 
 
 def _one(words: str) -> str:
@@ -37,8 +41,9 @@ def _any(words: str) -> str:
     return f"(?:{_one(words)}){{0,8}}+"
 
 
-def _some(words: str) -> str:
-    return f"(?:{_one(words)}){{1,8}}+"
+def _some(words: str, joiners: str = "") -> str:
+    """Return a pattern of words out of these; joiners may stand behind the first."""
+    return _one(words) + _any(f"{words}|{joiners}" if joiners else words)
 
 
 _ENGLISH_VERBS = {"ignor": "e|ing", "disregard": "|ing", "forget": "|ting"}
@@ -57,17 +62,19 @@ _ENGLISH = (
     Phrase(
         {
             **_ENGLISH_VERBS,
-            "do not follow": "",
-            "n't follow": "",
-            "n’t follow": "",
-            "stop following": "",
         },
         (
             _any(_ENGLISH_FILLERS)
-            + _one(_ENGLISH_POINTERS)
-            + _any(f"{_ENGLISH_POINTERS}|and|or|user|given|set|of|content")
+            + _some(_ENGLISH_POINTERS, "and|or|user|given|set|of|content")
             + _one(_ENGLISH_NOUNS)
         ),
+    ),
+    Phrase(
+        {"do not follow": "", "n't follow": "", "n’t follow": "", "stop following": ""},
+        _any(_ENGLISH_FILLERS)
+        + _some(_ENGLISH_POINTERS)
+        + _one("(?:instruction|prompt|guideline|directive)s?"),
+        needs=(" follow",),
     ),
     Phrase(
         {"overrid": "e|ing", "bypass": "|ing"},
@@ -104,6 +111,7 @@ _ENGLISH = (
                 "|instructions above"
             )
         ),
+        needs=(" prompt", " instructions", "system message"),
     ),
     Phrase(
         {
@@ -123,7 +131,7 @@ _ENGLISH = (
         ),
     ),
     Phrase(
-        {"if you are a": "n?", "if you're a": "n?", "if you’re a": "n?"},
+        {"if you": "(?: are|'re|’re) an?"},
         (
             _maybe("large")
             + _one("ai|llm|language model|chatbot|automated (?:reviewer|system|agent)")
@@ -134,23 +142,26 @@ _ENGLISH = (
             f"{opening} ai": r"(?: (?:assistant|model|agent|reviewer|system)s?)?\s?[:,!]"
             for opening in ("attention", "attention all", "note to", "note to the", "dear")
         },
+        needs=(" ai",),
     ),
     Phrase({"new instruction": r"s?\s?:", "system override": "", "do anything now": ""}),
     Phrase(
         {"developer mode": "", "jailbreak mode": "", "god mode": ""},
-        (_any("is|now") + _one("enabled|activated|on")),
+        _any("is|now") + _one("enabled|activated|on"),
+        needs=(" mode",),
     ),
 )
 
 _OTHERS = (
     # German
     Phrase(
-        {"ignor": "iere?(?:n sie)?", "vergiss": "", "vergessen sie": "", "missachte": "(?:n sie)?"},
+        {"ignor": "iere?(?:n sie)?", "verg": "iss|essen sie", "missachte": "(?:n sie)?"},
         (
             _any("bitte|alle|alles|die|deine|ihre|jegliche|sämtliche|nun|jetzt")
             + _some(
                 "vorherigen|bisherigen|vorigen|früheren|vorangegangenen|vorangehenden|obigen"
-                "|ursprünglichen|system|sicherheits|und|oder"
+                "|ursprünglichen|system|sicherheits",
+                "und|oder",
             )
             + _one(
                 "anweisung(?:en)?|anordnung(?:en)?|instruktion(?:en)?|vorgaben?|befehle?|regeln"
@@ -159,7 +170,7 @@ _OTHERS = (
         ),
     ),
     Phrase(
-        {"vorherigen anweisungen": "", "bisherigen anweisungen": "", "obigen anweisungen": ""},
+        {"igen anweisungen": ""},
         (
             _any("bitte|nicht mehr|zu|sind|einfach")
             + _one("ignorieren|vergessen|missachten|hinfällig")
@@ -170,8 +181,7 @@ _OTHERS = (
         {
             "ignor": "e[zr]?",
             "oublie": "[zr]?",
-            "ne tiens pas compte": "",
-            "ne tenez pas compte": "",
+            "pas compte": "",
         },
         (
             _any("de|toutes?|tous|les|des|vos|tes|ces")
@@ -186,7 +196,7 @@ _OTHERS = (
             "olvid": "a|e|ar|en",
             "esque": "ça|cer|çam",
             "desconsider": "e|a|ar|em",
-            "haz caso omiso": "",
+            "caso omiso": "",
         },
         (
             _any("de|todas?|todos?|las|los|as|os|tus|sus|suas|cualquier|quaisquer")
@@ -211,10 +221,10 @@ _OTHERS = (
     ),
     # Dutch
     Phrase(
-        {"negeer": "", "vergeet": ""},
+        {"negeer": "", "verg": "eet"},
         (
             _any("alle|de|al|je|uw|deze")
-            + _some("vorige|voorgaande|eerdere|bovenstaande|voorafgaande|en")
+            + _some("vorige|voorgaande|eerdere|bovenstaande|voorafgaande", "en")
             + _one("instructies|opdrachten|aanwijzingen|regels|prompts?")
         ),
     ),
@@ -239,7 +249,8 @@ _OTHERS = (
             _any("на|о|про|все|всё|всех|усі|всі|эти|ці|свои")
             + _some(
                 "предыдущие|предыдущих|прежние|прежних|вышеуказанные|приведённые|приведенные|выше"
-                "|попередні|попередніх|наведені|вище|системные|системні|и"
+                "|попередні|попередніх|наведені|вище|системные|системні",
+                "и",
             )
             + _one(
                 "инструкции|инструкциях|указания|указаниях|команды|правила|інструкції"

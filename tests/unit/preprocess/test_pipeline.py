@@ -444,6 +444,24 @@ def test_a_rejected_document_says_what_was_found(tokenizer: ModelTokenizer) -> N
     assert None is allowed.report
 
 
+def test_lone_surrogates_are_repaired_on_request(preprocessor: Preprocessor) -> None:
+    """A document that no tokenizer takes as it is goes on with U+FFFD, and says so."""
+    text = "left \ud800 right".encode("utf-8", "surrogatepass")
+
+    refused, mended = preprocessor.prepare(
+        [_submit(text), _submit(text, rules={"lone_surrogates": "repair"})], NOW
+    )
+
+    assert isinstance(refused, Refused)
+    assert Reason.ENCODING == refused.failure.code
+    assert isinstance(mended, Ready)
+    assert mended.report is not None
+    assert [("lone_surrogates", "repair")] == [
+        (each.rule, each.action) for each in mended.report.findings
+    ]
+    assert "left \ufffd right" in decode(_document_ids(mended.prepared))
+
+
 def test_nothing_is_shared_across_tenants(preprocessor: Preprocessor) -> None:
     """One text has a fingerprint for each tenant, and is near nothing of another's."""
     batch = [_named(name, PROSE * 8) for name in ("a", "b")]
