@@ -15,9 +15,14 @@ end
 local function evict_answers(bytes, max_bytes, most)
   local num_evicted = 0
   while bytes > max_bytes and num_evicted < most do
-    local fps = redis.call('ZRANGE', K_ANSWERS, 0, 15)
-    if #fps == 0 then break end
-    bytes = bytes - forget_answers(fps)
+    local oldest, fps = redis.call('ZRANGE', K_ANSWERS, 0, 15), {}
+    if #oldest == 0 then break end
+    for at, size in ipairs(redis.call('HMGET', K_ANSWER_BYTES, unpack(oldest))) do
+      if bytes <= max_bytes then break end
+      bytes = bytes - (tonumber(size) or 0)
+      fps[at] = oldest[at]
+    end
+    forget_answers(fps)
     num_evicted = num_evicted + #fps
   end
   if num_evicted > 0 then note('evicted', num_evicted) end
@@ -33,15 +38,18 @@ local function touch_answers(fps)
   redis.call('ZADD', K_ANSWERS, unpack(scored))
 end
 
--- Remembers answers for later duplicates; `bodies`: by fingerprint.
+-- Remembers answers for later duplicates; `bodies`: by fingerprint. One that would push out all others is
+-- not kept.
 local function remember_answers(bodies, ttl_s, max_bytes)
   local fps, sizes, added = {}, {}, 0
   for fp, body in pairs(bodies) do
-    redis.call('SET', k_cached(fp), body, 'EX', ttl_s)
-    fps[#fps + 1] = fp
-    sizes[#sizes + 1] = fp
-    sizes[#sizes + 1] = #body
-    added = added + #body
+    if #body <= max_bytes then
+      redis.call('SET', k_cached(fp), body, 'EX', ttl_s)
+      fps[#fps + 1] = fp
+      sizes[#sizes + 1] = fp
+      sizes[#sizes + 1] = #body
+      added = added + #body
+    end
   end
   if #fps == 0 then return end
   for _, bytes in ipairs(redis.call('HMGET', K_ANSWER_BYTES, unpack(fps))) do

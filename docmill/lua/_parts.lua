@@ -1,11 +1,11 @@
 -- Documents that are answered in parts: each part is a document of a job of its own, `<job>~<request>`.
 
--- The jobs of parts of a job's documents, as far as they are there.
+-- The jobs of parts of a job's documents, but those that are gone or cancelled.
 local function parts_jobs_of(job)
   local is_read, all = pcall(redis.call, 'HVALS', k_splits(job))
   local there = {}
   for _, parts in ipairs(is_read and all or {}) do
-    if job_of(parts).exists then there[#there + 1] = parts end
+    if is_wanted(parts) then there[#there + 1] = parts end
   end
   return there
 end

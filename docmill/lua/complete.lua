@@ -34,27 +34,24 @@ for at, since in ipairs(redis.call('ZMSCORE', K_RUNNING, unpack(requests))) do
   running[requests[at]] = since
 end
 redis.call('ZREM', K_RUNNING, unpack(requests))
-local leaders, spent = {}, {} -- fingerprint -> who leads, as lead_of has it; keys that go with their leaders
+local leaders, spent = {}, {} -- fingerprint -> who leads, as lead_of has it; markers that go with their leaders
 local has_followers = false
 if #shared > 0 then
   has_followers = redis.call('EXISTS', unpack(followed)) > 0
   for at, leader in ipairs(redis.call('MGET', unpack(leads))) do leaders[shared[at]] = leader end
 end
 
-local answered = {} -- fingerprint -> whether those who wait had their answers
-
 -- Those who wait for the entry's answer, flat; whoever leads them.
 local function followers_of(e)
-  if not has_followers or e.f == '' or answered[e.f] then return {} end
-  answered[e.f] = true
-  return redis.call('LRANGE', e.followers, 0, -1)
+  return has_followers and e.f ~= '' and redis.call('LRANGE', e.followers, 0, -1) or {}
 end
 
--- The keys that go with the entry's answer: of a marker that names another, only one that misleads.
-local function spend(e, num_followers)
+-- Whether no marker is needed any more: the entry's own, or one that points at nothing.
+local function is_spent(e)
   local lead = leaders[e.f]
-  if lead and (is_led_by(lead, e.i) or not is_lead_alive(lead)) then spent[#spent + 1] = e.lead end
-  if num_followers > 0 then spent[#spent + 1] = e.followers end
+  if not lead or is_led_by(lead, e.i) then return lead end
+  lead = redis.call('MGET', e.lead)[1]
+  return lead and not is_lead_alive(lead)
 end
 
 local answers = {} -- fingerprint -> body, to be kept
@@ -72,10 +69,12 @@ local function complete(e)
   local flat = followers_of(e)
   settle(e.j, e.outcome, e.h, e.body, 'run', was_running, #flat > 0 and e.f)
   if e.f ~= '' and cache_ttl_s > 0 then answers[e.f] = e.body end
-  spend(e, #flat)
+  if is_spent(e) then spent[#spent + 1] = e.lead end
+  -- before they have their answers: nobody may get two
+  if #flat > 0 then redis.call('DEL', e.followers) end
   for at = 1, #flat, FOLLOWER_ITEMS do
     leave_backlog(flat[at + 3])
-    settle(flat[at + 1], e.outcome, flat[at + 4], e.body, 'follower', false, e.f)
+    pcall(settle, flat[at + 1], e.outcome, flat[at + 4], e.body, 'follower', false, e.f)
     note('tokens_saved', tonumber(flat[at + 6]) or 0)
   end
   return 'OK'

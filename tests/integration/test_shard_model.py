@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 #: What may come next, in proportion.
 MOVES = (
-    *("submit", "steer", "steer", "cancel_singly", "decide", "decide"),
+    *("submit", "steer", "steer", "cancel_singly", "decide", "decide", "split", "split"),
     *("work", "work", "work", "work", "work", "work", "fail", "fail", "fail", "come_late", "be"),
     *("wait", "wait", "catch_up"),
 )
@@ -127,7 +127,7 @@ class ShardMachine(RuleBasedStateMachine):
     def _cancel_singly(self, dice: Dice) -> None:
         # among them such as are dead, or not the job's own
         if docs := self.shard.model.lying + [one.doc for one in self.shard.model.letters]:
-            docs = some(docs, dice.numbers)
+            docs = [doc.job.whole or doc for doc in some(docs, dice.numbers)]
             self.do("cancel", docs[0].job.name, [doc.custom_id for doc in docs])
 
     def _decide(self, dice: Dice) -> None:
@@ -185,7 +185,18 @@ class ShardMachine(RuleBasedStateMachine):
         self.do("begin", *self.chosen("ready", dice.numbers))
 
     def _complete(self, dice: Dice) -> None:
-        self.do("complete", *self.chosen("ready", dice.numbers), dice.ends, dice.number % 2 == 0)
+        max_bytes = (0, 1500, 2**20)[dice.number % 3]  # of answers: none, some, all
+        self.do("complete", *self.chosen("ready", dice.numbers), dice.ends, max_bytes)
+
+    def _split(self, dice: Dice) -> None:
+        # also late, by one that lost it; no parts of parts, and two rounds at most
+        for consumer in WORKERS:
+            self.do("deliver", consumer, INTAKES[dice.number % 2], 1)
+        intakes = [one for one in self.shard.tickets[-20:] if one.stream in INTAKES]
+        whole = [one for one in intakes if not one.doc.job.is_of_parts and one.doc.rounds < 2]
+        held = [one for one in whole if one.is_held_by(one.consumer)]
+        for one in some(held or whole, [dice.number] if whole else []):
+            self.do("split", one.consumer, one, len(dice.numbers))
 
     def _catch_up(self, dice: Dice) -> None:
         note("    everything is worked off")
@@ -243,7 +254,10 @@ class ShardMachine(RuleBasedStateMachine):
         if hasty := [doc for doc in shard.model.lying if doc.has_deadline]:
             calls += [("pass_deadlines", *some(hasty, dice.numbers[:1]))]
         calls += [("expire", job_id) for job_id, job in jobs.items() if job.is_over]
-        calls += [("forget_answer", fp) for fp in shard.model.cached]
+        if answers := list(shard.model.answers.sizes):
+            calls += [("forget_answer", *some(answers, dice.numbers[:1]))]
+            aged = set(some(answers, dice.numbers)) if dice.is_hasty else ()
+            calls += [("trim", sorted(aged), (0, 1500, 2**20)[dice.number % 3])]
         self.do_one(calls, dice.number)
 
     # what must hold
@@ -267,7 +281,7 @@ class ShardMachine(RuleBasedStateMachine):
         for job_id in model.jobs:
             self.shard.resume(job_id)
             self.shard.seal(job_id)
-        for _ in range(50):
+        for _ in range(60):
             if model.lying:
                 self.work_once()
         expected = model.expected()

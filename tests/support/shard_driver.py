@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from docmill.keys import GROUP, TIERS, Keys
+import msgpack
+
+from docmill.keys import GROUP, TIERS, Keys, parts_job
 from docmill.scripts import Scripts
 from docmill.wire import Header
 from tests.support.shard_model import Shard
@@ -94,7 +96,7 @@ class Driver:
 
     def reject(self, job_id: str) -> None:
         """Record a document that never enters."""
-        doc, body = self._make(job_id, "a", "batch", False), self._body()
+        doc, body = self._make(job_id, "a", "batch", False), self._body("failed")
         said = self.scripts.call("reject", job_id, "a", doc.header, body)
 
         assert said == self.model.reject(job_id, doc, body)
@@ -116,10 +118,15 @@ class Driver:
             request, custom_id, job, header, self._num_made % 50, f"intake:{tier}", has_deadline
         )
 
-    def _body(self) -> bytes:
+    def _body(self, outcome: str = "succeeded") -> bytes:
         # unlike any other; every other one is long enough to be stored once
         self._num_made += 1
-        return f"{self._num_made} ".encode().ljust(8 + self._num_made % 2 * 1100)
+        text = f"{self._num_made} ".ljust(8 + self._num_made % 2 * 1100)
+        if outcome == "succeeded":
+            return text.encode()
+        code = "expired" if outcome == "expired" else "no_use"
+        error = {"code": code, "message": text}
+        return bytes(msgpack.packb({"v": 2, "outcome": outcome, "error": error}))
 
     # the jobs' fates
 
@@ -152,7 +159,8 @@ class Driver:
 
     def expire(self, job_id: str) -> None:
         """Let a finished job's keys expire, if their time runs."""
-        names = self.client.keys(f"{self.keys.job(job_id)}*")
+        key = self.keys.job(job_id)
+        names = [key.encode(), *self.client.keys(f"{key}:*")]
         if ending := [name for name in names if self.client.ttl(name) > 0]:
             self.client.delete(*ending)
             self.model.expire(job_id)
@@ -182,7 +190,7 @@ class Driver:
         told: list[str | bytes | int] = []
         named = []
         for ticket, fp in zip(tickets, fps, strict=False):
-            ready, body = ticket.stream.replace("intake", "ready:fake") + ":0", self._body()
+            ready, body = ticket.stream.replace("intake", "ready:fake") + ":0", self._body("failed")
             made = ("ready", self.stream(ready), "p", fp, 1)
             verdict = ("settle", "failed", body, "", "") if fp is None else made
             told += self._told(ticket, ticket.doc.header, *verdict)
@@ -190,6 +198,23 @@ class Driver:
         said = self.scripts.call("prepare", GROUP, consumer, 0, *told)
 
         assert said == list(self.model.prepare(consumer, named))
+
+    def split(self, consumer: str, ticket: Ticket, num_parts: int) -> None:
+        """Replace a document by its parts."""
+        doc, told, parts = ticket.doc, list[str | bytes](), []
+        job_id = parts_job(doc.job.name, doc.request, doc.rounds)
+        for number in range(1, num_parts + 1):
+            request, header = f"{doc.request}.{doc.rounds}.{number}", Header.decode(doc.header)
+            own = {"request_id": request, "job_id": job_id, "custom_id": str(number)}
+            packed = header.model_copy(update=own).encode()
+            parts.append(
+                Doc(request, f"{number}", Job(job_id), packed, 3, ticket.stream, doc.has_deadline)
+            )
+            told += [request, packed, b"xxx"]
+        owned = (self.stream(ticket.stream), GROUP, consumer, ticket.entry)
+        said = self.scripts.call("split", *owned, job_id, doc.header, *_SPEC, *told)
+
+        assert said == self.model.split(consumer, ticket, parts)
 
     def begin(self, consumer: str, tickets: Sequence[Ticket]) -> None:
         """Start documents."""
@@ -199,22 +224,23 @@ class Driver:
         assert said == list(self.model.begin(consumer, tickets))
 
     def complete(
-        self, consumer: str, tickets: Sequence[Ticket], ends: Sequence[str], is_cached: bool = False
+        self, consumer: str, tickets: Sequence[Ticket], ends: Sequence[str], max_bytes: int = 0
     ) -> None:
         """End documents."""
         told: list[str | bytes | int] = []
         named = []
         for ticket, end in zip(tickets, ends, strict=False):
-            body = self._body()
+            body = self._body(end)
             told += self._told(ticket, ticket.doc.fp, ticket.doc.header, end, body)
             named.append((ticket, end, body))
-        said = self.scripts.call("complete", GROUP, consumer, is_cached * HOUR_S, 2**30, *told)
+        ttl_s = HOUR_S if max_bytes else 0
+        said = self.scripts.call("complete", GROUP, consumer, ttl_s, max_bytes, *told)
 
-        assert said == list(self.model.complete(consumer, named, is_cached))
+        assert said == list(self.model.complete(consumer, named, max_bytes))
 
     def bury(self, consumer: str, ticket: Ticket) -> None:
         """Give a document up."""
-        body = self._body()
+        body = self._body("failed")
         owned = (self.stream(ticket.stream), GROUP, consumer, ticket.entry)
         said = self.scripts.call("bury", *owned, "decode_error", body, "unreadable", "")
 
@@ -231,7 +257,7 @@ class Driver:
     def _redeliver(
         self, owner: str, ticket: Ticket, counted: bool, delay_s: int, *reaper: str
     ) -> tuple[bytes, int, bytes]:
-        body, limit = self._body(), 1 + self._num_made % 2  # one delivery, or two
+        body, limit = self._body("failed"), 1 + self._num_made % 2  # one delivery, or two
         owned = (self.stream(ticket.stream), GROUP, owner, ticket.entry)
         how = (int(counted), limit, delay_s, "delivery_limit", body, "given up", "abc")
         return self.scripts.call("redeliver", *owned, *how, *reaper), limit, body
@@ -301,7 +327,7 @@ class Driver:
         assert self.scripts.call("unpark", count) == min(count, len(free))
 
         lying = observe(self.client, self.keys)["lying"]
-        back = [doc for doc in free if not lying[doc.request][0][0].endswith(":parked")]
+        back = [doc for doc in free if not lying[doc.request][0].place.endswith(":parked")]
 
         assert len(back) == min(count, len(free))
 
@@ -310,18 +336,28 @@ class Driver:
 
     def pass_deadlines(self, doc: Doc) -> None:
         """End all whose deadline passed while they lay where this one does, or comes back to."""
-        name = f"job:{doc.job.name}:parked" if doc.place == "parked" else doc.stream
-        body, docs = self._body(), self.model.waiting(name)
+        name = doc.lying.place if doc.place == "parked" else doc.stream
+        body = self._body("expired")
         args = (self.stream(name), GROUP, "0", 100, body)
         said = self.scripts.call("expire", *args)
         num_held = sum(one.place == name and one.holder != "" for one in self.model.lying)
 
-        assert said == [self.model.pass_deadlines(docs, body), b"", len(docs) + num_held]
+        num_ended, num_seen = self.model.pass_deadlines(name, body)
+
+        assert said == [num_ended, b"", num_seen + num_held]
 
     def forget_answer(self, fp: str) -> None:
-        """Let the result cache forget."""
+        """Let an answer's lifetime end."""
         self.client.delete(self.keys.cached_result(fp))
-        self.model.cached.pop(fp, None)
+        self.model.answers.bodies.pop(fp, None)
+
+    def trim(self, aged: Sequence[str], max_bytes: int) -> None:
+        """Let nobody use some answers for long, and forget them and what is too much."""
+        if aged:
+            self.client.zadd(self.keys.answers, dict.fromkeys(aged, 0))
+        said = self.scripts.call("trim_answers", HOUR_S, max_bytes, 100)
+
+        assert said == self.model.trim(aged, max_bytes)
 
     # operators
 

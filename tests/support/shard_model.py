@@ -8,24 +8,18 @@ Redis nor time: whatever waits is due when the caller says so.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from docmill.keys import parts_job
 from docmill.wire import OUTCOMES
-from tests.support.shard_records import Doc, Job, Letter, Ticket
-
-#: As in lua/_lib.lua: so many bytes or more are stored once where several results share them.
-SHARED_BYTES = 1024
+from tests.support.shard_ends import Ends
+from tests.support.shard_records import Doc, Job, Letter, Ticket, told
 
 
-class Shard:
+class Shard(Ends):
     """The model of one shard."""
 
     def __init__(self, max_docs: int) -> None:
+        super().__init__()
         self.max_docs = max_docs
-        self.jobs: dict[str, Job] = {}
-        self.lying: list[Doc] = []
-        self.leaders: dict[str, Doc] = {}
-        self.followers: dict[str, list[Doc]] = {}
-        self.cached: dict[str, bytes] = {}
-        self.letters: list[Letter] = []
 
     # what callers do
 
@@ -84,7 +78,8 @@ class Shard:
             return -1
         if job.is_paused is on or (on and (job.is_cancelled or job.is_finished)):
             return 0
-        job.is_paused = on
+        for one in (job, *_parts_of(job.docs)):
+            one.is_paused = on
         return 1
 
     def cancel(self, name: str, custom_ids: Sequence[str]) -> int:
@@ -97,12 +92,15 @@ class Shard:
         if custom_ids:
             marked = {d.custom_id for d in job.docs} & set(custom_ids) - job.cancelled_ids
             job.cancelled_ids |= marked
-            return len(marked)
-        job.is_cancelled, job.is_sealed, job.is_paused = True, True, False
-        waiting = [doc for doc in job.docs if not doc.outcome and not doc.is_running]
-        for doc in waiting:
-            doc.outcome = "cancelled"
-        return len(waiting)
+            num_cancelled = len(marked)
+            whole = [doc for doc in job.docs if marked and doc.custom_id in custom_ids]
+        else:
+            num_cancelled = self._cancel_waiting(job)
+            whole = job.docs
+        for parts in _parts_of(whole):
+            self._cancel_waiting(parts)
+        self._end_call()
+        return num_cancelled
 
     def expire(self, name: str) -> None:
         """Forget a job that is over, as its keys' lifetimes do."""
@@ -114,6 +112,12 @@ class Shard:
         self, consumer: str, named: Sequence[tuple[Ticket, str, str | None, bytes]]
     ) -> Iterator[bytes]:
         """End intake entries: ticket, where to, fingerprint (None: refused), body if refused."""
+        used = set()
+        owned: dict[int, str | None] = {}
+        for ticket, _, fp, _ in named:
+            if ticket.is_held_by(consumer):
+                owned.setdefault(id(ticket.doc), fp)
+        self.figures["lookups"] += sum(bool(fp) for fp in owned.values())
         for ticket, ready, fp, body in named:
             doc = ticket.doc
             if not ticket.is_held_by(consumer):
@@ -124,45 +128,84 @@ class Shard:
             elif fp is None:
                 self._settle(doc, "failed", "rejected", body)
                 yield b"SETTLED"
-            elif fp in self.cached:
-                self._settle(doc, "succeeded", "cached", self.cached[fp], fp)
+            elif fp in self.answers.bodies:
+                self._settle(doc, "succeeded", "cached", self.answers.bodies[fp], fp)
+                self.figures.update(("cached", "tokens_saved"))
+                used.add(fp)
                 yield b"CACHED"
             elif fp in self.leaders:
-                self.followers.setdefault(fp, []).append(doc)
-                doc.lie("follower")
-                doc.fp = fp
+                self._follow(doc, fp, 1)
                 yield b"FOLLOWS"
             else:
-                doc.fp, doc.n, doc.stream = fp, 1, ready
-                doc.lie(ready)
+                doc.come(ready, fp)
+                doc.forget_parts()
                 if fp and not doc.job.is_paused:
-                    self.leaders[fp] = doc
+                    self.leaders[fp] = doc, 0
                 yield b"READY"
+        self.answers.touch(used)
+        self._end_call()
+
+    def split(self, consumer: str, ticket: Ticket, parts: Sequence[Doc]) -> bytes:
+        """Replace a document by its parts."""
+        doc = ticket.doc
+        if not ticket.is_held_by(consumer):
+            return b"LOST"
+        if not doc.is_wanted:
+            self._drop(doc)
+            return b"DROPPED"
+        job = Job(parts_job(doc.job.name, doc.request, doc.rounds), list(parts), is_sealed=True)
+        job.whole, job.is_paused = doc, doc.job.is_paused
+        self.jobs[job.name] = job
+        for part in parts:
+            part.job = job
+            part.lie(part.stream)
+            self.lying.append(part)
+        doc.parts, doc.n = job, 1
+        doc.lie("whole")
+        return b"SPLIT"
 
     # what engines do
 
     def begin(self, consumer: str, tickets: Sequence[Ticket]) -> Iterator[bytes]:
         """Start documents."""
+        ending: dict[bytes, list[Doc]] = {b"DROPPED": [], b"PARKED": []}
         for at, ticket in enumerate(tickets):
             doc = ticket.doc
             if not ticket.is_held_by(consumer) or ticket in tickets[:at]:
                 yield b"LOST"
-            elif not doc.is_wanted:
-                self._drop(doc)
-                yield b"DROPPED"
-            elif doc.job.is_paused:
-                doc.is_running = False
-                doc.lie("parked")
-                self._release(doc)
-                yield b"PARKED"
-            else:
-                doc.is_running = True
-                yield b"RUN"
+                continue
+            verdict = self._judge(doc)
+            ending.get(verdict, []).append(doc)
+            yield verdict
+        for doc in ending[b"DROPPED"]:
+            self._drop(doc)
+        for doc in ending[b"PARKED"]:
+            self._park(doc)
+        self._end_call()
+
+    def _judge(self, doc: Doc) -> bytes:
+        if not doc.is_wanted:
+            return b"DROPPED"
+        if doc.job.is_paused:
+            return b"PARKED"
+        if doc.fp and doc.fp not in self.leaders and doc.fp in self.answers.bodies:
+            self._settle(doc, "succeeded", "cached", self.answers.bodies[doc.fp], doc.fp)
+            self.answers.touch({doc.fp})
+            self.figures["cached"] += 1
+            return b"CACHED"
+        if doc.fp in self.leaders and not self.leads(doc):
+            self._follow(doc, doc.fp, 0)
+            return b"FOLLOWS"
+        if doc.fp and not self.leads(doc):
+            self.leaders[doc.fp] = doc, 0
+        doc.is_running = True
+        return b"RUN"
 
     def complete(
-        self, consumer: str, named: Sequence[tuple[Ticket, str, bytes]], is_cached: bool
+        self, consumer: str, named: Sequence[tuple[Ticket, str, bytes]], max_bytes: int
     ) -> Iterator[bytes]:
-        """End documents: ticket, outcome and body of each."""
+        """End documents: ticket, outcome and body of each. `max_bytes`: 0 if none is kept."""
+        kept = {}
         for ticket, outcome, body in named:
             doc = ticket.doc
             if not ticket.is_held_by(consumer):
@@ -171,23 +214,34 @@ class Shard:
             yield b"OK"
             if outcome != "succeeded":
                 self._settle(doc, outcome, "run", body)
-                self._release(doc)
+                self._pass_lead(doc)
                 continue
-            followers = self.followers.get(doc.fp, []) if self.leaders.get(doc.fp) is doc else []
+            followers = self.followers.pop(doc.fp, [])
             self._settle(doc, outcome, "run", body, doc.fp if followers else "")
             for follower in followers:
                 self._settle(follower, outcome, "follower", body, doc.fp)
-            if self.leaders.get(doc.fp) is doc:
+                self.figures["tokens_saved"] += follower.num_tokens
+            if self.leads(doc):
                 del self.leaders[doc.fp]
-                self.followers.pop(doc.fp, None)
-            if doc.fp and is_cached:
-                self.cached[doc.fp] = body
+            if doc.fp and max_bytes:
+                kept[doc.fp] = body
+        self.figures["evicted"] += self.answers.keep(kept, max_bytes)
+        self._end_call()
+
+    def trim(self, aged: Sequence[str], max_bytes: int) -> int:
+        """Forget the answers that nobody used for long, and those that are too many."""
+        for fp in aged:
+            self.answers.forget(fp)
+        num_evicted = self.answers.evict(max_bytes)
+        self.figures["evicted"] += num_evicted
+        return len(aged) + num_evicted
 
     def bury(self, consumer: str, ticket: Ticket, code: str, body: bytes) -> bytes:
         """Give a document up."""
         if not ticket.is_held_by(consumer):
             return b"LOST"
         self._bury(ticket.doc, code, body)
+        self._end_call()
         return b"OK"
 
     def redeliver(
@@ -199,10 +253,12 @@ class Shard:
             return b"LOST"
         if not doc.is_wanted:
             self._drop(doc)
+            self._end_call()
             return b"DROPPED"
         if counted and (doc.is_running or doc.stream.startswith("intake")):
             if doc.n >= limit:
                 self._bury(doc, "delivery_limit", body)
+                self._end_call()
                 return b"DEAD"
             doc.n += 1
         doc.is_running = False
@@ -218,22 +274,32 @@ class Shard:
                 doc.lie(doc.stream)
             else:
                 self._drop(doc)
+        self._end_call()
         return len(docs)
 
     def waiting(self, name: str) -> list[Doc]:
         """Return those in nobody's hands in a stream, or parked (`job:<id>:parked`)."""
-        return [doc for doc in self.lying if _lies(doc)[0] == name and not doc.holder]
+        return [doc for doc in self.lying if doc.lying.place == name and not doc.holder]
 
-    def pass_deadlines(self, docs: Sequence[Doc], body: bytes) -> int:
-        """End those of these whose deadline has passed."""
-        late = [doc for doc in docs if doc.has_deadline]
-        for doc in late:
-            if doc.is_wanted:
-                self._settle(doc, "expired", "rejected", body)
-                self._release(doc)
-            else:
-                self._drop(doc)
-        return len(late)
+    def pass_deadlines(self, name: str, body: bytes) -> tuple[int, int]:
+        """End those whose deadline has passed; returns how many, and how many were looked at."""
+        num_late, seen = 0, set[Doc]()
+        # who leads in place of one that ends may lie behind it, and is looked at as well
+        while docs := [doc for doc in self.waiting(name) if doc not in seen]:
+            for doc in docs:
+                seen.add(doc)
+                if doc.has_deadline:
+                    num_late += 1
+                    self._pass_deadline(doc, body)
+        self._end_call()
+        return num_late, len(seen)
+
+    def _pass_deadline(self, doc: Doc, body: bytes) -> None:
+        if doc.is_wanted:
+            self._settle(doc, "expired", "rejected", body)
+            self._pass_lead(doc)
+        else:
+            self._drop(doc)
 
     def retry(self, letter: Letter) -> bytes:
         """Give a dead document another series of deliveries."""
@@ -251,58 +317,35 @@ class Shard:
         self.lying.append(doc)
         return b"OK"
 
-    # what these share
-
-    def _leave(self, doc: Doc) -> bool:
-        was_running, doc.is_running = doc.is_running, False
-        doc.lie("")
-        self.lying.remove(doc)
-        return was_running
-
-    def _settle(self, doc: Doc, outcome: str, how: str, body: bytes, fp: str = "") -> None:
-        job, was_running = doc.job, self._leave(doc)
-        if job.is_gone or (job.is_cancelled and not was_running):
-            return
-        doc.outcome = outcome if was_running or not doc.is_singly_cancelled else "cancelled"
-        if doc.outcome != "cancelled":
-            is_shared = fp and len(body) >= SHARED_BYTES
-            doc.result = how, job.bodies.setdefault(fp, body) if is_shared else body
-
-    def _drop(self, doc: Doc) -> None:
-        self._leave(doc)
-        doc.outcome = "cancelled"
-        self._release(doc)
-
-    def _release(self, doc: Doc) -> None:
-        if self.leaders.get(doc.fp) is not doc:
-            return
-        del self.leaders[doc.fp]
-        for follower in self.followers.pop(doc.fp, []):
-            follower.fp, follower.n = "", 1
-            follower.lie(follower.stream)
-
-    def _bury(self, doc: Doc, code: str, body: bytes) -> None:
-        n, history = doc.n, doc.job.history.get(doc.request, 0) if not doc.job.is_gone else 0
-        self._settle(doc, "failed", "run", body)
-        self.letters.append(Letter(doc, code, n, doc.result is not None, history))
-        self._release(doc)
-
     # what must lie in Redis
 
     def expected(self) -> dict[str, Any]:
         """Return what `shard_state.observe` must see."""
         return {
-            "lying": {doc.request: [_lies(doc)] for doc in self.lying},
+            "lying": {doc.request: [doc.lying] for doc in self.lying},
             "jobs": {name: _job(job) for name, job in self.jobs.items()},
             "results": {
-                name: {doc.request: [doc.result] for doc in job.docs if doc.result}
+                name: {
+                    doc.request: [(doc.result[0], told(doc.result[1]))]
+                    for doc in job.docs
+                    if doc.result
+                }
                 for name, job in self.jobs.items()
             },
             "backlog": (len(self.lying), sum(doc.size for doc in self.lying)),
             "running": {doc.request for doc in self.lying if doc.is_running},
-            "leaders": {fp: doc.request for fp, doc in self.leaders.items()},
-            "cached": self.cached,
+            "leaders": {fp: (doc.request, num) for fp, (doc, num) in self.leaders.items()},
+            "answers": self.answers.bodies,
+            "answer_bytes": self.answers.sizes,
+            "figures": {
+                **{name: num for name, num in self.figures.items() if num},
+                "answer_bytes": sum(self.answers.sizes.values()),
+            },
             "open": {name for name, job in self.jobs.items() if not job.is_sealed},
+            "splits": {
+                name: {doc.custom_id: doc.parts.name for doc in job.docs if doc.parts}
+                for name, job in self.jobs.items()
+            },
             "parked": {doc.job.name for doc in self.lying if doc.place == "parked"},
             "dead": [
                 (one.doc.request, one.reason, one.n, one.doc.stream, one.has_result, one.history)
@@ -312,9 +355,9 @@ class Shard:
         }
 
 
-def _lies(doc: Doc) -> tuple[str, str, str, int, str]:
-    place = f"job:{doc.job.name}:parked" if doc.place == "parked" else doc.place
-    return place, doc.stream, doc.holder, 1 if place == "follower" else doc.n, doc.fp
+def _parts_of(docs: Sequence[Doc]) -> list[Job]:
+    """Return the jobs of parts that one may still steer."""
+    return [doc.parts for doc in docs if doc.parts and not doc.parts.is_cancelled]
 
 
 def _job(job: Job) -> dict[str, Any]:
@@ -326,9 +369,10 @@ def _job(job: Job) -> dict[str, Any]:
         "is_paused": job.is_paused,
         "is_cancelled": job.is_cancelled,
         "is_finished": job.is_finished,
-        "ids": {doc.custom_id for doc in job.docs},
+        "ids": set() if job.is_of_parts else {doc.custom_id for doc in job.docs},
         "cancelled_ids": job.cancelled_ids,
         "history": job.history,
+        "is_of_parts": job.is_of_parts,
         # every key of a job that is over ends with it, no other key of a job does
         "lifetimes": {job.is_over},
     }

@@ -12,6 +12,7 @@ import msgpack
 
 from docmill.keys import GROUP, Keys
 from docmill.wire import OUTCOMES
+from tests.support.shard_records import Lying, Told, told
 
 #: Keys that say nothing about documents.
 _ASIDE = (
@@ -24,8 +25,20 @@ _ASIDE = (
     "reaper",
     "heartbeat",
     "consumers",
+    "answers",
+    "sharing",
 )
-_OF_JOB = ("ids", "specs", "results", "bodies", "cancelled", "history", "parked")
+_OF_JOB = (
+    "ids",
+    "specs",
+    "results",
+    "bodies",
+    "cancelled",
+    "history",
+    "splits",
+    "whole",
+    "parked",
+)
 
 
 class Raw:
@@ -95,21 +108,44 @@ def observe(client: Any, keys: Keys) -> dict[str, Any]:
         "backlog": tuple(int(backlog.get(name, 0)) for name in (b"docs", b"bytes")),
         "running": _texts(raw.get("running")),
         "leaders": {fp: _leader(raw, keys, value) for fp, value in raw.under("lead:")},
-        "cached": dict(raw.under("result:")),
+        "answers": dict(raw.under("result:")),
+        "answer_bytes": _answer_bytes(raw),
+        "figures": _figures(raw),
         "open": _texts(raw.get("open")),
+        "splits": {name: _splits(raw, name) for name in jobs},
         "parked": _texts(raw.get("parked")),
         "dead": [_letter(fields, keys) for _, fields in raw.get("dead")],
         "unknown": [name for name in raw.values if not _is_known(raw, name, jobs)],
     }
 
 
-def _leader(raw: Raw, keys: Keys, value: bytes) -> str:
-    """Return who leads, once the marker was seen to name where its entry lies."""
-    request, stream, entry = value.decode().split("\n")
+def _splits(raw: Raw, job: str) -> dict[str, str]:
+    of_job = raw.get(f"job:{job}:splits", {})
+    return {custom_id.decode(): parts.decode() for custom_id, parts in of_job.items()}
+
+
+def _answer_bytes(raw: Raw) -> dict[str, int]:
+    sizes = {fp.decode(): int(size) for fp, size in raw.get("answers:bytes", {}).items()}
+
+    assert _texts(raw.get("answers")) == set(sizes)
+    return sizes
+
+
+def _figures(raw: Raw) -> dict[str, int]:
+    figures = {name.decode(): int(num) for name, num in raw.get("sharing", {}).items()}
+    return {"answer_bytes": 0} | {name: num for name, num in figures.items() if num}
+
+
+def _leader(raw: Raw, keys: Keys, value: bytes) -> tuple[str, int]:
+    """Return who leads, once the marker was seen to name where its entry lies.
+
+    Beside it how many leaders failed before.
+    """
+    request, stream, entry, num_failed = value.decode().split("\n")
     lying = [one for one, _ in raw.get(stream.removeprefix(f"{keys.prefix}:"))]
 
     assert entry.encode() in lying or f"later:{request}" in raw.values, value
-    return request
+    return request, int(num_failed)
 
 
 def _texts(values: Any) -> set[str]:
@@ -137,30 +173,39 @@ def _is_known(raw: Raw, name: str, jobs: dict[str, Any]) -> bool:
             return first in _ASIDE
 
 
-def _lying(raw: Raw, keys: Keys) -> dict[str, list[tuple[str, str, str, int, str]]]:
+def _lying(raw: Raw, keys: Keys) -> dict[str, list[Lying]]:
     lying = defaultdict(list)
-
-    def found(place: str, stream: str, holder: str, n: bytes, fp: str, request: bytes) -> None:
-        lying[request.decode()].append((place, stream, holder, int(n), fp))
-
     for stream, pending in raw.pending.items():
         holders = dict(pending)
         for entry, e in raw.get(stream):
-            fp = e.get(b"f", b"").decode()
-            found(stream, stream, holders.pop(entry, ""), e[b"n"], fp, e[b"i"])
-        for entry, holder in holders.items():  # pending, and not there
-            found(stream, stream, holder, b"0", "", entry)
+            lying[e[b"i"].decode()].append(_one(e, stream, stream, holders.pop(entry, "")))
+        assert holders == {}, f"{stream}: pending, and not there"
     aside = [("later", e) for _, e in raw.under("later:")]
-    for job, rows in raw.under("job:"):
-        if job.endswith(":parked"):
-            aside += [(f"job:{job}", e) for _, e in rows]
+    for name, value in raw.under("job:"):
+        if name.endswith(":parked"):
+            aside += [(f"job:{name}", e) for _, e in value]
+        elif name.endswith(":whole"):
+            aside += [(f"job:{name}", value)]
     for place, e in aside:
         stream = e[b"stream"].decode().removeprefix(f"{keys.prefix}:")
-        found(place, stream, "", e[b"n"], e.get(b"f", b"").decode(), e[b"i"])
+        lying[e[b"i"].decode()].append(_one(e, place, stream))
     for fp, flat in raw.under("followers:"):
-        for at in range(0, len(flat), 6):
-            found("follower", f"intake:{flat[at + 2].decode()}", "", b"1", fp, flat[at])
+        for at in range(0, len(flat), 8):
+            request, job, tier, *_, ready = flat[at : at + 8]
+            stream = ready.decode().removeprefix(f"{keys.prefix}:") or f"intake:{tier.decode()}"
+            one = Lying(job.decode(), "follower", stream, "", 1, fp, 0, ())
+            lying[request.decode()].append(one)
     return dict(lying)
+
+
+def _one(e: dict[bytes, bytes], place: str, stream: str, holder: str = "") -> Lying:
+    fp, framed, rounds = e.get(b"f", b"").decode(), e.get(b"a", b""), int(e.get(b"l", 0))
+    answers = []
+    while framed:
+        end = 4 + int.from_bytes(framed[:4], "big")
+        answers.append(framed[4:end])
+        framed = framed[end:]
+    return Lying(e[b"j"].decode(), place, stream, holder, int(e[b"n"]), fp, rounds, tuple(answers))
 
 
 def _job(raw: Raw, name: str, fields: dict[bytes, bytes]) -> dict[str, Any]:
@@ -178,17 +223,18 @@ def _job(raw: Raw, name: str, fields: dict[bytes, bytes]) -> dict[str, Any]:
         "ids": _texts(raw.get(f"job:{name}:ids")),
         "cancelled_ids": _texts(raw.get(f"job:{name}:cancelled")),
         "history": {key.decode(): text.count(b"\n") + 1 for key, text in history.items()},
+        "is_of_parts": b"parent" in fields,
         "lifetimes": {raw.has_lifetime[key] for key in of_job if key in raw.values},
     }
 
 
-def _results(raw: Raw, job: str) -> dict[str, list[tuple[str, bytes]]]:
+def _results(raw: Raw, job: str) -> dict[str, list[tuple[str, Told]]]:
     results = defaultdict(list)
     bodies = raw.get(f"job:{job}:bodies", {})
     for _, e in raw.get(f"job:{job}:results"):
         body = bodies[e[b"s"]] if b"s" in e else e[b"b"]
         request = msgpack.unpackb(e[b"h"])["request_id"]
-        results[request].append((e[b"d"].decode(), body))
+        results[request].append((e[b"d"].decode(), told(body)))
     return dict(results)
 
 
@@ -208,22 +254,27 @@ def check_laws(seen: dict[str, Any]) -> None:
     """Assert what holds at every moment, whatever happened before."""
     lying, running = seen["lying"], seen["running"]
     assert [request for request, places in lying.items() if len(places) != 1] == []
-    places = {request: place for request, ((place, *_),) in lying.items()}
-    holders = {request: holder for request, ((_, _, holder, *_),) in lying.items()}
-    fps = {request: fp for request, ((*_, fp),) in lying.items()}
+    ones = {request: one for request, (one,) in lying.items()}
+    by_job = {job: {name for name, one in ones.items() if one.job == job} for job in seen["jobs"]}
 
-    assert [request for request in running if not holders.get(request)] == []
-    assert [fp for fp, leader in seen["leaders"].items() if fps.get(leader) != fp] == []
+    assert [name for name in running if name not in ones or not ones[name].holder] == []
+    assert [
+        fp
+        for fp, (leader, _) in seen["leaders"].items()
+        if leader not in ones or ones[leader].fp != fp or ones[leader].place == "follower"
+    ] == []
     assert [
         request
-        for request, place in places.items()
-        if place == "follower" and fps[request] not in seen["leaders"]
+        for request, one in ones.items()
+        if one.place == "follower" and one.fp not in seen["leaders"]
     ] == []
+    run_by = [ones[name].fp for name in running if ones[name].fp]
+
+    assert len(run_by) == len(set(run_by)), "an answer is computed twice at a time"
     for name, job in seen["jobs"].items():
         results = seen["results"][name]
         num_done = sum(job[outcome] for outcome in OUTCOMES)
-        own = [request for request in lying if request.startswith(f"{name}.")]
-        num_waiting = 0 if job["is_cancelled"] else len(set(own) - running)
+        num_waiting = 0 if job["is_cancelled"] else len(by_job[name] - running)
 
         assert job["submitted"] == num_done + num_waiting + job["running"], name
         assert [request for request, found in results.items() if len(found) != 1] == []
