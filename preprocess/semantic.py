@@ -43,7 +43,7 @@ def cuts(spans: Spans, budget: int) -> Iterator[int]:
             limit = best_cut(spans, found, 0, limit, budget)
             yield limit
             limit -= 1
-    yield spans.place_before(budget)
+    yield spans.cut_before(spans.place_before(budget))
 
 
 def best_cut(spans: Spans, found: Sequence[Unit], start: int, limit: int, budget: int) -> int:

@@ -31,17 +31,28 @@ class Spans:
         ends = np.concatenate([[0], np.maximum.accumulate(offsets[:, 1])])
         starts = np.minimum.accumulate(np.concatenate([offsets[:, 0], [len(text)]])[::-1])[::-1]
         ends[-1] = len(text)
+        #: [T + 1]: characters that are whole in the tokens before, and in the tokens behind
+        self._whole_before = np.minimum(ends, starts)
+        self._whole_behind = np.maximum(ends, starts)
         #: Cuts between two tokens that break no character: the tokens before, the characters before
         self._num_before = np.flatnonzero(ends <= starts)
         self._at = ends[self._num_before]
 
     def place_before(self, num_tokens: int) -> int:
-        """Return the last place that at most so many tokens reach up to."""
-        return int(self._at[np.searchsorted(self._num_before, num_tokens, side="right") - 1])
+        """Return up to where the first tokens hold whole characters."""
+        return int(self._whole_before[min(num_tokens, len(self.tokens))])
 
     def place_behind(self, num_tokens: int) -> int:
-        """Return the first place that at least so many tokens reach up to."""
-        return int(self._at[np.searchsorted(self._num_before, num_tokens)])
+        """Return from where all tokens but the first hold whole characters."""
+        return int(self._whole_behind[min(num_tokens, len(self.tokens))])
+
+    def cut_before(self, place: int) -> int:
+        """Return the last place up to this one that lies between two tokens."""
+        return int(self._at[self._cut(np.array([place]))[0]])
+
+    def cut_behind(self, place: int) -> int:
+        """Return the first place from this one on that lies between two tokens."""
+        return int(self._at[np.searchsorted(self._at, place)])
 
     def counts(self, places: Sequence[int]) -> list[int]:
         """Return how many whole tokens lie before each place."""

@@ -5,15 +5,15 @@ are never cut. What an engine gets is `Fit.tokens`, which are at most `Room.docu
 the text and the policy:
 
 - refuse: the document gets no answer.
-- head, tail, middle: the first tokens, the last, or half of each. A character is never broken, so
-  up to three tokens fewer where one spans the cut.
+- head, tail, middle: the first tokens, the last, or half of each; less those of a character that
+  spans the cut.
 - semantic: the beginning, up to the best boundary; see `preprocess.semantic`.
 - key_information: what matters most for the request; see `preprocess.key_information`.
 
 May import numpy, docmill.wire and docmill.errors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -150,20 +150,25 @@ def _keep(
             kept = spans.keep([(0, place)])
             if kept is not None and 0 < len(kept) <= budget:
                 return kept, [(0, place)]
-    ranges = _by_count(spans, budget, policy)
-    kept = spans.keep(ranges)
-    if kept is not None and len(kept) > 0:
-        return kept, ranges
+    for ranges in _by_count(spans, budget, policy):
+        kept = spans.keep(ranges)
+        if kept is not None and 0 < len(kept) <= budget:
+            return kept, ranges
     # not one character fits whole: an engine still needs a token
     return (spans.tokens[-budget:] if policy == "tail" else spans.tokens[:budget]), []
 
 
-def _by_count(spans: Spans, budget: int, policy: Policy) -> list[Range]:
-    """Return what lies in the first tokens, the last, or half of each; the first by default."""
-    total, end = len(spans.tokens), len(spans.text)
+def _by_count(spans: Spans, budget: int, policy: Policy) -> Iterator[list[Range]]:
+    """Yield what lies in the first tokens, the last, or half of each; the first by default.
+
+    Where characters span the cuts, to the last whole one, and then to the last that ends with a
+    token, for where the other has too many tokens.
+    """
     behind = {"tail": budget, "middle": budget // 2}.get(policy, 0)
-    ranges = [(0, spans.place_before(budget - behind)), (spans.place_behind(total - behind), end)]
-    return [item for item in ranges if item[0] < item[1]]
+    first = spans.place_before(budget - behind)
+    last = spans.place_behind(len(spans.tokens) - behind)
+    for until, since in ((first, last), (spans.cut_before(first), spans.cut_behind(last))):
+        yield [item for item in ((0, until), (since, len(spans.text))) if item[0] < item[1]]
 
 
 def _gaps(ranges: Sequence[Range], end: int) -> tuple[Range, ...]:
