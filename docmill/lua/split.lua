@@ -7,6 +7,7 @@
 local stream, group, consumer, entry, parts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local e = owns(stream, group, consumer, entry) and fields_of(stream, entry)
 if not e then return 'LOST' end
+open_writes()
 local function drop() drop_entries(group, {{stream = stream, id = entry}}) end
 if not is_entry_wanted(e) then
   drop_unwanted(e, stream)

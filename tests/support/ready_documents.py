@@ -3,7 +3,7 @@
 Speaks the real scripts, so that an engine worker can be tested without a tokenizer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,27 +87,31 @@ class Documents:
         tier: str = "batch",
         bucket: int = 0,
         max_tokens: int = 16,
-        fingerprint: str = "",
+        fingerprint: str | Callable[[str], str] = "",
         record: bytes | None = None,
     ) -> list[bytes]:
-        """Make a tier's documents ready by one call; without a prompt, each gets its own."""
+        """Make a tier's documents ready by one call; without a prompt, each gets its own.
+
+        Their fingerprint is given, or a function of their texts.
+        """
         intake = self.keys.intake(tier)
         ensure_groups(self.client, [intake])
         replies = self.client.xreadgroup(GROUP, "preparer", {intake: ">"}, count=100_000)
         told: list[str | bytes] = []
         for entry_id, fields in replies[0][1] if replies else []:
+            fp = fingerprint if isinstance(fingerprint, str) else fingerprint(fields[b"d"].decode())
             own = list(np.frombuffer(fields[b"i"].ljust(64, b" "), dtype="<u4"))
             prepared = Prepared(
                 tokens=np.asarray(prompt or own, dtype="<u4").tobytes(),
                 max_tokens=max_tokens,
-                fingerprint=fingerprint,
+                fingerprint=fp,
                 ready_at=NOW,
                 preprocess_s=0.25,
                 warnings=("repaired",),
             )
             data = record if record is not None else prepared.encode()
             told += [intake, entry_id, *(fields[name] for name in (b"i", b"j", b"b", b"h"))]
-            told += ["ready", self.ready(tier, bucket), data, fingerprint, "16"]
+            told += ["ready", self.ready(tier, bucket), data, fp, "16"]
         verdicts: list[bytes] = self.scripts.call("prepare", GROUP, "preparer", 0, *told)
         return verdicts
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from docmill.keys import GROUP
-from docmill.wire import Body, Failure
-from tests.support.ready_documents import Documents
+from docmill.keys import GROUP, parts_job
+from docmill.wire import Body, Failure, Header
+from tests.support.ready_documents import SPEC, Documents
 from workers.streams import ensure_groups
 
 #: Deliveries that a document gets.
@@ -31,6 +31,20 @@ class Worker:
             (stream, entry_id.decode(), fields)
             for entry_id, fields in (replies[0][1] if replies else [])
         ]
+
+    def split(self, taken: Taken, *texts: str) -> bytes:
+        """Call split.lua."""
+        stream, entry, fields = taken
+        whole, rounds = Header.decode(fields[b"h"]), int(fields.get(b"l", 0))
+        job_id, told = parts_job(whole.job_id, whole.request_id, rounds), list[str | bytes]()
+        for number, text in enumerate(texts, start=1):
+            request_id = f"{whole.request_id}.{rounds}.{number}"
+            own = {"request_id": request_id, "job_id": job_id, "custom_id": f"{number}"}
+            told += [request_id, whole.model_copy(update=own).encode(), text]
+        owned = (stream, GROUP, self.name, entry)
+        of_parts = (job_id, fields[b"h"], SPEC.digest(), SPEC.encode())
+        verdict: bytes = self.documents.scripts.call("split", *owned, *of_parts, *told)
+        return verdict
 
     def begin(self, *taken: Taken) -> list[bytes]:
         """Call begin.lua."""
