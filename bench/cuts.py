@@ -2,10 +2,10 @@
 
 *semantic_tokens_saved_ratio*: of the workload (bench.workload, repeats included), every document of
 1,024 tokens or more is cut to half of its own length; the document tokens that are saved, over the
-document tokens of the whole workload. *semantic_budget_fill*: of those that were cut, the mean
-share of the budget that is kept. *key_sentence_recall*: of the key sentences of bench.planted, the
-share that is whole in what is left of a document that is cut to half of its length.
-May import preprocess and the other files of the bench.
+document tokens of the whole workload; five workloads of 1,000. *semantic_budget_fill*: of those
+that were cut, the mean share of the budget that is kept. *key_sentence_recall*: of the key
+sentences of bench.planted, the share that is whole in what is left of a document that is cut to
+half of its length. May import preprocess and the other files of the bench.
 """
 
 from statistics import fmean
@@ -14,22 +14,24 @@ from typing import get_args
 from bench import planted
 from bench.preparation import Figures, Kit
 from bench.report import figure
-from bench.workload import Request, requests
+from bench.workload import requests
 from preprocess import truncate
 from preprocess.base import Tokens
 
 _LONG_TOKENS = 1_024
+#: The share of long documents varies from one workload to the next.
+_WORKLOADS, _WORKLOAD_SIZE = 5, 1_000
 _POLICIES = tuple(policy for policy in get_args(truncate.Policy) if policy != "refuse")
 #: Recall varies with what is asked and where its answers lie.
 _PLANTED_PER_RUN, _SEEDS = 40, 3
 
 
-def measure(kit: Kit, size: int) -> Figures:
+def measure(kit: Kit) -> Figures:
     """Measure what semantic cuts save and what each policy keeps."""
-    return _savings(kit, size) | _recalls(kit)
+    return _savings(kit) | _recalls(kit)
 
 
-def half(
+def _half(
     kit: Kit, document: str, tokens: Tokens, policy: truncate.Policy, asked: str
 ) -> truncate.Fit:
     """Cut a document to half of its tokens."""
@@ -44,25 +46,26 @@ def _encoded(kit: Kit, documents: list[str]) -> list[Tokens]:
     return [tokens for tokens in kit.tokenizer.encode_documents(documents) if tokens is not None]
 
 
-def _savings(kit: Kit, size: int) -> Figures:
-    workload: list[Request] = list(requests(size))
+def _savings(kit: Kit) -> Figures:
+    ratios, fills = zip(*(_saved(kit, seed) for seed in range(_WORKLOADS)), strict=True)
+    return {
+        "semantic_tokens_saved_ratio": figure(ratios, "share of document tokens"),
+        "semantic_budget_fill": figure(fills, "share of budget"),
+    }
+
+
+def _saved(kit: Kit, seed: int) -> tuple[float, float]:
+    """Return the share of a workload's tokens that is saved, and how full the budgets are."""
+    workload = list(requests(_WORKLOAD_SIZE, seed=seed))
     encoded = _encoded(kit, [request.document for request in workload])
-    total = sum(map(len, encoded))
-    saved = num_long = 0
+    saved = 0
     fills: list[float] = []
     for request, tokens in zip(workload, encoded, strict=True):
-        if len(tokens) < _LONG_TOKENS:
-            continue
-        kept = len(half(kit, request.document, tokens, "semantic", request.question).tokens)
-        fills.append(kept / (len(tokens) // 2))
-        saved += len(tokens) - kept
-        num_long += len(tokens)
-    print(f"{len(fills)} of {size} documents are long: {num_long / total:.0%} of the tokens")
-    return {
-        "semantic_tokens_saved_ratio": figure([saved / total], "share of document tokens"),
-        "semantic_budget_fill": figure(fills, "share of budget"),
-        "semantic_budget_fill_mean": figure([fmean(fills)], "share of budget"),
-    }
+        if len(tokens) >= _LONG_TOKENS:
+            fit = _half(kit, request.document, tokens, "semantic", request.question)
+            fills.append(len(fit.tokens) / (len(tokens) // 2))
+            saved += len(tokens) - len(fit.tokens)
+    return saved / sum(map(len, encoded)), fmean(fills)
 
 
 def _recalls(kit: Kit) -> Figures:
@@ -72,7 +75,7 @@ def _recalls(kit: Kit) -> Figures:
         encoded = _encoded(kit, [each.document for each in pile])
         for policy, means in recalls.items():
             kept = [
-                half(kit, each.document, tokens, policy, each.instruction).text
+                _half(kit, each.document, tokens, policy, each.instruction).text
                 for each, tokens in zip(pile, encoded, strict=True)
             ]
             means.append(fmean(map(planted.recall, kept, pile)))

@@ -9,6 +9,7 @@ May import docmill, preprocess, workers and the other files of the bench.
 
 import argparse
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from bench import cuts, duplicates, preprocess_steps
@@ -17,7 +18,7 @@ from bench.report import figure, report
 from bench.texts import attacks, cjk, prose
 from bench.workload import requests
 from preprocess import checks, rules
-from preprocess.base import Ready
+from preprocess.base import Ready, Verdict
 
 #: What a document of the workload may have in `pipeline_mb_per_s`, so that the long part is cut.
 _MAX_DOCUMENT_TOKENS = 1_024
@@ -62,21 +63,25 @@ def filter_figures(kit: Kit, size: int, runs: int) -> Figures:
 def pipeline_figures(size: int, runs: int) -> Figures:
     """Measure everything together on unique documents, of which the long part has to be cut."""
     kit = Kit.load(max_document_tokens=_MAX_DOCUMENT_TOKENS)
-    documents = [request.document for request in requests(size, repetition=False)]
-    submissions = kit.submissions(documents)
+    workload = requests(size * (runs + 1), repetition=False)
+    preprocessor = kit.preprocessor()
     rates: list[float] = []
-    num_cut = 0
-    for _ in range(runs):
-        preprocessor = kit.preprocessor()  # a fresh one has seen none of them
-        seconds, verdicts = timed(kit.prepare, preprocessor, submissions)
-        rates.append(num_mb(documents) / seconds)
-        reports = [each.report for each in verdicts if isinstance(each, Ready)]
-        assert len(reports) == size
-        num_cut = sum(each is not None and each.truncation is not None for each in reports)
+    cut: list[float] = []
+    for run in range(runs + 1):
+        documents = [request.document for request in islice(workload, size)]
+        seconds, verdicts = timed(kit.prepare, preprocessor, kit.submissions(documents))
+        assert all(isinstance(each, Ready) for each in verdicts)
+        if run:  # the first warms up
+            rates.append(num_mb(documents) / seconds)
+            cut.append(sum(map(_is_cut, verdicts)) / size)
     return {
         "pipeline_mb_per_s": figure(rates, "MB/s a core"),
-        "pipeline_cut_docs_ratio": figure([num_cut / size], "share of documents"),
+        "pipeline_cut_docs_ratio": figure(cut, "share of documents"),
     }
+
+
+def _is_cut(verdict: Verdict) -> bool:
+    return verdict.report is not None and verdict.report.truncation is not None
 
 
 def seen_figures(kit: Kit, size: int, runs: int) -> Figures:
@@ -114,7 +119,7 @@ def main() -> None:
         if "steps" in parts:
             figures |= preprocess_steps.measure(kit, runs, is_quick=options.quick)
         if "truncation" in parts:
-            figures |= cuts.measure(kit, size)
+            figures |= cuts.measure(kit)
     if "duplicates" in parts:
         figures |= duplicates.measure(1 if options.quick else 3)
     report("preprocess", figures, options.json)

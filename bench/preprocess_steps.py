@@ -1,10 +1,11 @@
 """What each step of preparing a document costs, by size: a part of bench.preprocess.
 
-Each step is timed by calling its module as preprocess.pipeline does, on all documents before the
-next; the whole is the pipeline itself. `other` is what is left of it: headers, verdicts, looking
+Each step is timed by calling its module as preprocess.pipeline does, a batch at a time; the whole
+is the pipeline itself, by turns with them. `other` is what is left of it: plans, verdicts, looking
 for what was seen. May import preprocess and the other files of the bench.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from statistics import median
@@ -13,12 +14,13 @@ from bench.preparation import Figures, Kit, batches, timed
 from bench.report import figure
 from bench.texts import prose
 from preprocess import checks, rules, truncate
-from preprocess.base import Tokens, pack
+from preprocess.base import Submission, Tokens, pack
 from preprocess.near import NearIndex
+from preprocess.pipeline import Preprocessor
 from preprocess.plans import Plan, Plans
 
-#: Kilobytes of a document -> how many documents: some 4 MB of each.
-_SIZES = {1: 1_024, 8: 512, 64: 64, 512: 8}
+#: Kilobytes of a document -> how many documents a run.
+_SIZES = {1: 1_024, 8: 256, 64: 32, 512: 8}
 _QUICK_DIVISOR = 4
 _NEAR_DOCUMENTS = 16_384
 
@@ -26,23 +28,26 @@ Seconds = dict[str, float]
 
 
 class Steps:
-    """The steps that a pile of documents goes through, one after the other."""
+    """The steps that documents go through, batch after batch."""
 
-    def __init__(self, kit: Kit, documents: list[str]) -> None:
+    def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        self._documents = [document.encode() for document in documents]
         spec = kit.spec
         plan = Plans(kit.tokenizer, kit.served).get(spec, spec.digest(), "", datetime.now(UTC))
         assert isinstance(plan, Plan), plan
         self._plan = plan
         self._near = NearIndex(_NEAR_DOCUMENTS)
+        self._documents: list[bytes] = []
         self._texts: list[str] = []
         self._tokens: list[Tokens] = []
         self._fits: list[truncate.Fit] = []
         self._fingerprints: list[str] = []
 
-    def run(self) -> Seconds:
-        """Take each step once; return what it took."""
+    def run(self, documents: list[bytes]) -> Seconds:
+        """Take a batch through each step; return what each took."""
+        for made in (self._texts, self._tokens, self._fits, self._fingerprints):
+            made.clear()
+        self._documents = documents
         steps: dict[str, Callable[[], None]] = {
             "checks": self._check,
             "rules": self._inspect,
@@ -65,10 +70,9 @@ class Steps:
             rules.inspect(text, {}, self._kit.tokenizer.spells_control_token)
 
     def _tokenise(self) -> None:
-        for first, end in batches([len(document) for document in self._documents]):
-            for tokens in self._kit.tokenizer.encode_documents(self._texts[first:end]):
-                assert tokens is not None
-                self._tokens.append(tokens)
+        for tokens in self._kit.tokenizer.encode_documents(self._texts):
+            assert tokens is not None
+            self._tokens.append(tokens)
 
     def _truncate(self) -> None:
         plan, tokenizer = self._plan, self._kit.tokenizer
@@ -83,8 +87,8 @@ class Steps:
             self._fingerprints.append(self._plan.fingerprints.of(pack(fit.tokens), whole))
 
     def _look_for_near(self) -> None:
-        for number, (fit, own) in enumerate(zip(self._fits, self._fingerprints, strict=True)):
-            self._near.look(self._plan.scope, fit.text, str(number), "bench", own)
+        for fit, own in zip(self._fits, self._fingerprints, strict=True):
+            self._near.look(self._plan.scope, fit.text, own, "bench", own)
 
 
 def measure(kit: Kit, runs: int, *, is_quick: bool) -> Figures:
@@ -97,22 +101,36 @@ def measure(kit: Kit, runs: int, *, is_quick: bool) -> Figures:
 
 
 def _measure_size(kit: Kit, kilobytes: int, size: int, runs: int) -> Figures:
-    documents = prose([kilobytes * 1024] * size, seed=kilobytes)
-    submissions = kit.submissions(documents)
+    submissions = kit.submissions(prose([kilobytes * 1024] * size * (runs + 1)))
+    preprocessor, steps = kit.preprocessor(), Steps(kit)
     wholes: list[float] = []
     shares: dict[str, list[float]] = {}
-    for _ in range(runs):
-        whole, _ = timed(kit.prepare, kit.preprocessor(), submissions)
-        steps = Steps(kit, documents).run()
-        steps["other"] = whole - sum(steps.values())
+    for run in range(runs + 1):
+        fresh = submissions[run * size : (run + 1) * size]
+        whole, spent = _run(kit, preprocessor, steps, fresh)
+        if run == 0:
+            continue  # warms up
         wholes.append(whole)
-        for name, seconds in steps.items():
+        for name, seconds in spent.items():
             shares.setdefault(name, []).append(seconds / whole)
     line = ", ".join(f"{name} {median(each):.0%}" for name, each in shares.items())
-    rate = size / median(wholes)
-    print(f"{kilobytes:3} KB: {rate:8,.0f} documents/s a core: {line}", flush=True)
+    print(f"{kilobytes:3} KB: {size / median(wholes):8,.1f} documents/s a core: {line}", flush=True)
     name = f"pipeline_{kilobytes}kb"
     return {
         f"{name}_docs_per_s": figure([size / each for each in wholes], "documents/s a core"),
         **{f"{name}_{step}_share": figure(each, "share") for step, each in shares.items()},
     }
+
+
+def _run(
+    kit: Kit, preprocessor: Preprocessor, steps: Steps, submissions: list[Submission]
+) -> tuple[float, Seconds]:
+    """Return what the whole took, and what each step did; by turns, batch by batch."""
+    whole = 0.0
+    spent: Seconds = defaultdict(float)
+    for first, end in batches([len(each.document) for each in submissions]):
+        batch = submissions[first:end]
+        whole += timed(kit.prepare, preprocessor, batch)[0]
+        for name, seconds in steps.run([each.document for each in batch]).items():
+            spent[name] += seconds
+    return whole, {**spent, "other": whole - sum(spent.values())}
