@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Positions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Points = NDArray[np.uint32]
 
 
 class Mark:
@@ -31,6 +32,7 @@ class Mark:
     STACKING = 1 << 8  # combining marks that belong to no one script
     SPACE = 1 << 9
     BREAK = 1 << 18  # what ends a paragraph
+    IGNORABLE = 1 << 19  # invisible, and harmless by themselves
     CODED = 1 << 10  # the alphabets of base64 and of hexadecimal digits
     LATIN = 1 << 11
     GREEK = 1 << 12
@@ -43,12 +45,7 @@ class Mark:
 
 LETTERS = Mark.LATIN | Mark.GREEK | Mark.CYRILLIC
 #: What nobody sees, and what may therefore stand inside of a word that is to be hidden.
-_UNSEEN = Mark.ZERO_WIDTH | Mark.TAG | Mark.VARIATION | Mark.BIDI
-_INVISIBLE = (
-    r"\u00ad\u180e\u200b-\u200f\u2060-\u2064\ufeff"
-    r"\u202a-\u202e\u2066-\u2069\ufe00-\ufe0f\U000e0000-\U000e01ef"
-)
-_INVISIBLES = re.compile(f"[{_INVISIBLE}]")
+_UNSEEN = Mark.ZERO_WIDTH | Mark.TAG | Mark.VARIATION | Mark.BIDI | Mark.IGNORABLE
 
 _RANGES: dict[int, str] = {
     Mark.CONTROL: "00-06 0e-1a 1c-1f 7f-84 86-9f",
@@ -58,6 +55,7 @@ _RANGES: dict[int, str] = {
     Mark.PRIVATE: "e000-f8ff f0000-ffffd 100000-10fffd",
     Mark.BIDI: "202a-202e 2066-2069",
     Mark.TAG: "e0000-e007f",
+    Mark.IGNORABLE: "ad 61c 200e-200f 2061-2064",
     Mark.VARIATION: "fe00-fe0f e0100-e01ef",
     Mark.ZERO_WIDTH: "180e 200b-200d 2060 feff",
     Mark.STACKING: "300-36f 483-489 1ab0-1aff 1dc0-1dff 20d0-20ff fe20-fe2f",
@@ -74,7 +72,6 @@ _RANGES: dict[int, str] = {
 #: formulas use beside Latin letters (alpha, nu, rho, …) are left out.
 _LOOKALIKES = "acehijopsxyABCEHIJKMOPSTXYqwdlvNZUIасеһіјорѕхуАВСЕНІЈКМОРЅТХУԛԝԁӏѵοιϲϳΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
 _LEGACY = ("cp1252", "cp1251")
-_PLAIN = re.compile(r"[A-Za-z<>\[\]{}|_]+")
 #: Where characters stand that NFKC makes into ASCII: letter-like, enclosed, half- and full-width.
 _COMPATIBILITY_BLOCKS = "2100-214f 2160-217f 24b6-24e9 fe50-fe6f ff01-ff5e 1d400-1d7ff 1f110-1f189"
 
@@ -85,27 +82,43 @@ def _code_points(ranges: str) -> Iterator[range]:
         yield range(int(first, 16), int(last or first, 16) + 1)
 
 
+#: The ASCII letter or bracket that a character stands for.
+_PLAIN = {
+    point: ord(plain)
+    for span in _code_points(_COMPATIBILITY_BLOCKS)
+    for point in span
+    if re.fullmatch(r"[A-Za-z<>\[\]{}|_]", plain := unicodedata.normalize("NFKC", chr(point)))
+}
+
+
 def _table() -> NDArray[np.uint32]:
     """Return the marks of every code point."""
     table = np.zeros(0x110000, dtype=np.uint32)
     for mark, ranges in _RANGES.items():
         for span in _code_points(ranges):
             table[span.start : span.stop] |= np.uint32(mark)
-    for letter in _LOOKALIKES:
-        table[ord(letter)] |= np.uint32(Mark.LOOKALIKE)
-    for encoding in _LEGACY:
-        for character in bytes(range(0x80, 0xC0)).decode(encoding, "ignore"):
-            table[ord(character)] |= np.uint32(Mark.CONTINUATION)
-    for span in _code_points(_COMPATIBILITY_BLOCKS):
-        for point in span:
-            if _PLAIN.fullmatch(unicodedata.normalize("NFKC", chr(point))):
-                table[point] |= np.uint32(Mark.COMPATIBLE)
+    later_bytes = (bytes(range(0x80, 0xC0)).decode(encoding, "ignore") for encoding in _LEGACY)
+    table[[ord(character) for character in _LOOKALIKES]] |= np.uint32(Mark.LOOKALIKE)
+    table[[ord(character) for character in "".join(later_bytes)]] |= np.uint32(Mark.CONTINUATION)
+    table[list(_PLAIN)] |= np.uint32(Mark.COMPATIBLE)
     return table
 
 
 _TABLE = _table()
-
+_PLAIN_TABLE = np.zeros(0x110000, dtype=np.uint8)
+_PLAIN_TABLE[list(_PLAIN)] = list(_PLAIN.values())
 _NOWHERE: Positions = np.empty(0, dtype=np.int64)
+
+
+def _small_letters() -> NDArray[np.uint32]:
+    """Return the small letter of every code point; of the one that has two, the first."""
+    table = np.arange(0x110000, dtype=np.uint32)
+    for point in range(0x1F000):  # nothing above has letter case
+        table[point] = ord(chr(point).lower()[0])
+    return table
+
+
+_SMALL_LETTERS = _small_letters()
 
 
 class Scan:
@@ -140,41 +153,39 @@ class Scan:
 
     @cached_property
     def folded(self) -> str:
-        """The text as a reader sees it: without what is invisible, in plain letters (NFKC).
+        """The text as a reader sees it: without what is invisible, in plain letters and brackets.
 
         The very same object as `text` where that makes no difference to ASCII letters.
         """
         if not self.present & (_UNSEEN | Mark.COMPATIBLE):
             return self.text
-        return _fold(self.text)
+        return _text(self._folded_points)
 
     @cached_property
     def lowered(self) -> str:
         """`folded` in lower case, character for character."""
-        # the only capital letter whose small form takes two characters
-        return self.folded.replace("\u0130", "I").lower()
+        if self.text.isascii():
+            return self.folded.lower()
+        return _text(_SMALL_LETTERS.take(self._folded_points, mode="clip"))
+
+    @cached_property
+    def _folded_points(self) -> Points:
+        points = self.points.astype("<u4")
+        plain = self.positions(Mark.COMPATIBLE)
+        points[plain] = _PLAIN_TABLE[points[plain]]
+        return points[self._seen] if self.present & _UNSEEN else points
+
+    @cached_property
+    def _seen(self) -> Positions:
+        return np.flatnonzero(~self.mask(_UNSEEN))
 
     def origin(self, at: int) -> int:
-        """Return the character of `text` from which character `at` of `folded` came.
-
-        Exact to a character or two: what NFKC composes has no single origin.
-
-        Cost: linear in `at`.
-        """
-        if self.folded is self.text:
-            return at
-        start = length = 0
-        for step in (4096, 64, 1):
-            while start < len(self.text):
-                more = len(_fold(self.text[start : start + step]))
-                if length + more > at:
-                    break
-                start, length = start + step, length + more
-        return min(start, len(self.text) - 1)
+        """Return the character of `text` from which character `at` of `folded` came."""
+        return int(self._seen[at]) if self.present & _UNSEEN else at
 
 
-def _fold(text: str) -> str:
-    return unicodedata.normalize("NFKC", _INVISIBLES.sub("", text))
+def _text(points: Points) -> str:
+    return points.tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def runs(mask: Mask, min_len: int) -> tuple[Positions, Positions]:
@@ -189,14 +200,6 @@ def runs(mask: Mask, min_len: int) -> tuple[Positions, Positions]:
     starts, ends = edges[::2], edges[1::2]
     is_long = ends - starts >= min_len
     return starts[is_long], ends[is_long]
-
-
-def occurrences(text: str, needle: str) -> Iterator[int]:
-    """Yield where a string occurs, in order, without overlaps."""
-    at = text.find(needle)
-    while at >= 0:
-        yield at
-        at = text.find(needle, at + len(needle))
 
 
 def replace(text: str, spans: Iterable[tuple[int, int, str]]) -> str:

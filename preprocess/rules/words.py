@@ -27,39 +27,48 @@ def _find(scan: Scan) -> Hits | None:
     if not len(seams):
         return None
     starts, ends = runs(letters != 0, _MIN_LEN)
-    mixed = np.zeros(len(starts) + 1, dtype=np.bool_)
-    mixed[np.searchsorted(ends, seams, side="right")] = True
-    found = _disguised(scan, scripts, starts[mixed[:-1]], ends[mixed[:-1]])
+    is_mixed = np.zeros(len(starts) + 1, dtype=np.bool_)
+    is_mixed[np.searchsorted(ends, seams, side="right")] = True
+    starts, ends = starts[is_mixed[:-1]], ends[is_mixed[:-1]]
+    found: Positions = starts[_are_disguised(scan, scripts, starts, ends)]
     return Hits(len(found), int(found[0])) if len(found) else None
 
 
-def _disguised(scan: Scan, scripts: Sequence[int], starts: Positions, ends: Positions) -> Positions:
-    """Return the starts of those words whose strange letters look like the script of the others."""
-    totals = [_running_total(scan, script) for script in scripts]
-    twins = [_running_total(scan, script, Mark.LOOKALIKE) for script in scripts]
-    counts = np.array([total[ends] - total[starts] for total in totals])
-    num_twins = np.array([total[ends] - total[starts] for total in twins])
-    plain = counts - num_twins
+def _are_disguised(
+    scan: Scan, scripts: Sequence[int], starts: Positions, ends: Positions
+) -> NDArray[np.bool_]:
+    """Return, for each word, whether its strange letters look like the script of the others."""
+    lengths = ends - starts
+    last = np.cumsum(lengths)
+    first = last - lengths
+    letters = scan.marks[np.arange(lengths.sum()) + np.repeat(starts - first, lengths)]
+    totals = [_running_total(letters, script) for script in scripts]
+    twins = [_running_total(letters, script | Mark.LOOKALIKE) for script in scripts]
+    counts = np.array([total[last] - total[first] for total in totals])
+    plain = counts - np.array([twin[last] - twin[first] for twin in twins])
     # of two scripts with as many letters, the one that the others could pass for
     main = (2 * counts + (plain.sum(axis=0) == plain)).argmax(axis=0)
     each = np.arange(len(starts))
     num_strange = counts.sum(axis=0) - counts[main, each]
-    is_twins_only = plain.sum(axis=0) == plain[main, each]
+    are_twins = plain.sum(axis=0) == plain[main, each]
     # an ending in the language of the text around it is grammar, not disguise
-    tail = np.array([total[ends] - total[ends - num_strange] for total in totals])
-    is_ending = tail[main, each] == 0
-    speaks = np.array([total[-1] for total in totals]) > np.array([twin[-1] for twin in twins])
-    is_grammar = is_ending & speaks[tail.argmax(axis=0)]
-    found: Positions = starts[is_twins_only & (num_strange > 0) & ~is_grammar]
-    return found
+    tail = np.array([total[last] - total[last - num_strange] for total in totals])
+    is_grammar = (tail[main, each] == 0) & _speaks(scan, scripts)[tail.argmax(axis=0)]
+    disguised: NDArray[np.bool_] = are_twins & (num_strange > 0) & ~is_grammar
+    return disguised
 
 
-def _running_total(scan: Scan, *marks: int) -> NDArray[np.int32]:
+def _running_total(marks: NDArray[np.uint32], wanted: int) -> NDArray[np.int64]:
     """Return how many characters that have all these marks stand in front of each place."""
-    wanted = np.uint32(sum(marks))
-    total: NDArray[np.int32] = np.zeros(len(scan.marks) + 1, dtype=np.int32)
-    np.cumsum(scan.marks & wanted == wanted, out=total[1:])
+    total = np.zeros(len(marks) + 1, dtype=np.int64)
+    np.cumsum(marks & np.uint32(wanted) == np.uint32(wanted), out=total[1:])
     return total
+
+
+def _speaks(scan: Scan, scripts: Sequence[int]) -> NDArray[np.bool_]:
+    """Return, for each script, whether the text has letters of it that look like no other."""
+    plain = (scan.marks & np.uint32(script | Mark.LOOKALIKE) == script for script in scripts)
+    return np.array([marks.any() for marks in plain])
 
 
 RULES = (

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docmill.errors import Reason
 from docmill.rules import Policy
+from docmill.wire import Failure
+from preprocess.checks import Text, read
 from preprocess.rules import RULES, inspect
 from tests.support.rules import look, repaired, spells
 
@@ -96,6 +99,26 @@ def test_any_text_gets_a_verdict(text: str) -> None:
     for finding in inspection.findings:
         assert 0 <= finding.at < len(text)
         assert finding.count >= 1
+
+
+@given(
+    document=st.one_of(
+        st.binary(max_size=200), _TEXTS.map(lambda text: text.encode(errors="replace"))
+    ),
+    encoding=st.sampled_from(["utf-8", "utf-16", "utf-7", "cp1252", "shift_jis"]),
+    repairs=st.booleans(),
+)
+def test_any_bytes_become_text_or_a_reason(document: bytes, encoding: str, repairs: bool) -> None:
+    """Whatever comes, what goes on can be encoded, or a code says why nothing does."""
+    policies: dict[str, Policy] = {"lone_surrogates": "repair"} if repairs else {}
+    text = read(document, encoding, 1_000_000, keeps_surrogates=repairs)
+    failure = text if isinstance(text, Failure) else None
+    if isinstance(text, Text):
+        inspection = inspect(text.text, policies, spells)
+        failure = inspection.failure
+        assert inspection.text.encode() or failure
+
+    assert failure is None or Reason(failure.code)
 
 
 @pytest.mark.parametrize("rule", [rule.id for rule in RULES.values() if rule.repair])
