@@ -99,6 +99,7 @@ def _attack(choose: random.Random) -> str:
     if kind == 4:
         return f"clich{choose.choice(_BROKEN)} {word}"
     if kind == 5:
-        return choose.choice((" ", "\n", "!", "ab", "=-")) * choose.randint(20, 80)
+        # few are long enough for a rule, or they would be most of the text
+        return choose.choice((" ", "\n", "!", "ab", "=-")) * (250 if choose.random() < 0.1 else 30)
     at = choose.randrange(1, len(word))
     return f"{word[:at]}{choose.choice(_HIDDEN)}{word[at:]}"
