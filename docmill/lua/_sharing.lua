@@ -34,22 +34,18 @@ end
 
 local FOLLOWER_ITEMS = 8
 
--- The follower whose items stand in a flat list from `at` on, as the entry it would be, and its stream.
-local function follower_at(flat, at, fp)
-  local e = {i = flat[at], j = flat[at + 1], h = flat[at + 4], b = flat[at + 3], n = 1}
-  if flat[at + 7] == '' then
-    e.d = flat[at + 5]
-    return e, k_intake(flat[at + 2])
-  end
-  e.p, e.f = flat[at + 5], fp
-  return e, flat[at + 7]
-end
-
--- The next in line and its stream, taken out of the line; nil at its end.
+-- The next in line, as the entry it would be, and its stream; taken out of the line, nil at its end.
 local function next_follower(fp)
   local flat = redis.call('LPOP', k_followers(fp), FOLLOWER_ITEMS)
   if not flat or #flat < FOLLOWER_ITEMS then return nil end
-  return follower_at(flat, 1, fp)
+  local request, job, tier, bytes, header, payload, _, ready = unpack(flat)
+  local e = {i = request, j = job, h = header, b = bytes, n = '1'} -- a string, as in every entry
+  if ready == '' then
+    e.d = payload
+    return e, k_intake(tier)
+  end
+  e.p, e.f = payload, fp
+  return e, ready
 end
 
 -- A follower as an entry with the leader's prompt, and the ready stream of its own tier.

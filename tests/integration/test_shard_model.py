@@ -32,7 +32,7 @@ T = TypeVar("T")
 MOVES = (
     *("submit", "steer", "steer", "cancel_singly", "decide", "decide", "split", "split"),
     *("work", "work", "work", "work", "work", "work", "fail", "fail", "fail", "come_late", "be"),
-    *("wait", "wait", "catch_up"),
+    *("wait", "wait", "catch_up", "ruin"),
 )
 
 
@@ -219,6 +219,18 @@ class ShardMachine(RuleBasedStateMachine):
         if dice.number % 2:
             self.do("die", consumer)
         self.do_one(calls, dice.numbers[0])
+
+    def _ruin(self, dice: Dice) -> None:
+        # equal documents whose prompt kills whatever takes it up
+        for name in INTAKES:
+            self.do("deliver", dice.consumer, name, 4)
+        held = self.shard.held("intake", dice.consumer)[-6:]
+        self.do("prepare", dice.consumer, held, ["f1"] * len(held))
+        for _ in range(1 + dice.number % 3):
+            for name in READIES:
+                self.do("deliver", dice.consumer, name, 1)
+            for ticket in self.shard.held("ready", dice.consumer)[-2:]:
+                self.do("bury", dice.consumer, ticket)
 
     def _come_late(self, dice: Dice) -> None:
         # a worker that was frozen goes on with what was taken away meanwhile
