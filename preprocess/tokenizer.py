@@ -18,9 +18,12 @@ from docmill.errors import ConfigError
 from preprocess.base import ChatMessage, Offsets, TemplateRefusal, Tokens
 from preprocess.chat import ChatTemplate
 from preprocess.token_bytes import TokenBytes, is_byte_level
+from preprocess.windows import windows
 
 #: A letter that is a token of its own: stands in for the beginning of a document.
 _PROBE = "A"
+#: Characters of one text that the library gets in one call, and in how many windows.
+_MAX_AT_ONCE, _WINDOWS_AT_ONCE = 1024 * 1024, 8
 _SPECIAL_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
@@ -54,6 +57,22 @@ class ModelTokenizer:
 
         Cost: some 0.3 µs a byte, spread over RAYON_NUM_THREADS threads, without the GIL.
         """
+        if self._token_bytes and any(len(text) > _MAX_AT_ONCE for text in texts):
+            return [self._encode_long(text) for text in texts]
+        return self._encode_all(texts)
+
+    def _encode_long(self, text: str) -> Tokens | None:
+        """Return the tokens of a text by windows: all at once would take some 120 bytes a byte."""
+        pieces: list[Tokens] = []
+        todo = list(windows(text, _MAX_AT_ONCE // _WINDOWS_AT_ONCE))
+        for first in range(0, len(todo), _WINDOWS_AT_ONCE):
+            for tokens in self._encode_all(todo[first : first + _WINDOWS_AT_ONCE]):
+                if tokens is None:
+                    return None
+                pieces.append(tokens)
+        return np.concatenate(pieces)
+
+    def _encode_all(self, texts: Sequence[str]) -> list[Tokens | None]:
         try:
             encodings = self._for_text.encode_batch_fast(list(texts), add_special_tokens=False)
         except Exception:  # noqa: BLE001 - it raises bare Exceptions, for the whole batch at once
