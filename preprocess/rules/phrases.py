@@ -47,7 +47,7 @@ def _some(words: str, joiners: str = "") -> str:
 
 
 _ENGLISH_VERBS = {"ignor": "e|ing", "disregard": "|ing", "forget": "|ting"}
-_ENGLISH_FILLERS = "about|all|any|of|the|these|those|your|my|every|such|its|other"
+_ENGLISH_FILLERS = "about|all|any|and|of|the|these|those|your|my|every|such|its|other"
 _ENGLISH_POINTERS = (
     "previous|previously|prior|preceding|above|earlier|foregoing|initial|original|system|safety"
     "|developer"
@@ -55,7 +55,7 @@ _ENGLISH_POINTERS = (
 #: Of rules and commands the plural: programs ignore single ones.
 _ENGLISH_NOUNS = (
     "(?:instruction|prompt|guideline|directive)s?|rules|commands|constraints|restrictions"
-    "|guardrails"
+    "|guardrails|directions"
 )
 
 _ENGLISH = (
@@ -68,6 +68,23 @@ _ENGLISH = (
             + _some(_ENGLISH_POINTERS, "and|or|user|given|set|of|content")
             + _one(_ENGLISH_NOUNS)
         ),
+    ),
+    Phrase(
+        _ENGLISH_VERBS,
+        _any("about|all|of|any|the|instructions|that|in")
+        + _one("above|your")
+        + _any("own|previous|prior|original|initial|system|core|built-in")
+        + _one(
+            "and (?:instead|just|only|simply|say|tell|answer|write|output|print)|instructions"
+            "|directions|guidelines|programming|training|directives|constraints|text and|task and"
+        ),
+    ),
+    Phrase(
+        _ENGLISH_VERBS,
+        _any(_ENGLISH_FILLERS)
+        + _one("instructions|prompts|rules|guidelines|directions")
+        + _any("you|i|we|that|which|were|was|have|had|been|received|given|got|gave|to|by|from|me")
+        + _one("before|above|earlier|previously|so far|until now"),
     ),
     Phrase(
         {"do not follow": "", "n't follow": "", "n’t follow": "", "stop following": ""},
@@ -94,7 +111,10 @@ _ENGLISH = (
                 "of|that|the|text|which|you|i|was|were|is|have|had|been|has|we|written|said|told"
                 "|stated|learned|learnt|instructed|comes|came"
             )
-            + _one("above|before (?:this|that|now)|previously|so far|up to (?:this|here|now)")
+            + _one(
+                "above|previously|so far|up to (?:this|here|now)"
+                r"|(?:before|earlier)(?=\s{0,3}(?:[.,;:!?]|\Z)| (?:this|that|now)\b)"
+            )
         ),
     ),
     Phrase(
@@ -170,6 +190,12 @@ _OTHERS = (
         ),
     ),
     Phrase(
+        {"ignorier": "en? sie|e", "vergiss": "", "vergessen sie": ""},
+        _one("alles|alle anweisungen,? die|was")
+        + _any("was|ich|du|wir|dir|bis|jetzt|hier|gesagt|wurde|gelernt|habe|hast|steht|man")
+        + _one("davor|zuvor|vorher|bisherige|bisher|oben|vorangegangene"),
+    ),
+    Phrase(
         {"igen anweisungen": ""},
         (
             _any("bitte|nicht mehr|zu|sind|einfach")
@@ -188,6 +214,13 @@ _OTHERS = (
             + _one("instructions|consignes|directives|ordres|règles")
             + _one("précédente?s|antérieure?s|ci-dessus|données|initiales|du système|reçues")
         ),
+    ),
+    Phrase(
+        {"ignor": "e[zr]?", "oublie": "[zr]?"},
+        _one("tout")
+        + _one("ce")
+        + _any("qui|que|est|était|a|été|dit|écrit|on|je|vous")
+        + _one("précède|avant|ci-dessus|précédemment|au-dessus"),
     ),
     # Spanish and Portuguese
     Phrase(
@@ -210,6 +243,12 @@ _OTHERS = (
             )
         ),
     ),
+    Phrase(
+        {"ignor": "a|e|ar|en", "olvid": "a|e|ar|en", "esque": "ça|cer", "desconsider": "e|a"},
+        _one("todo|tudo")
+        + _any("lo|o|que|se|te|he|foi|ha|sido|dijo|dicho|dito|eu|escrito|está|esté")
+        + _one("anterior|anteriormente|antes|acima|arriba|previo"),
+    ),
     # Italian
     Phrase(
         {"ignor": "a(?:re|te)?", "dimentica": "(?:re|te)?"},
@@ -218,6 +257,12 @@ _OTHERS = (
             + _one("istruzioni|direttive|regole|indicazioni|ordini")
             + _one("precedenti|sopra|di cui sopra|iniziali|ricevute|di sistema")
         ),
+    ),
+    Phrase(
+        {"ignor": "a(?:re|te)?", "dimentica": "(?:re|te)?"},
+        _one("tutto")
+        + _any("ciò|quello|che|il|è|stato|detto|scritto|ti|ho")
+        + _one("precede|prima|sopra|precedentemente|precedente"),
     ),
     # Dutch
     Phrase(
@@ -258,6 +303,13 @@ _OTHERS = (
             )
         ),
     ),
+    Phrase(
+        {"игнорируй": "(?:те)?", "забудь": "(?:те)?"},
+        _any("про|о|об")
+        + _one("всё|все|всем|обо всём|обо всем|то|том")
+        + _any("что|было|тебе|тебя|я|мы|сказано|написано|говорил|говорили|просили|до")
+        + _one("выше|ранее|раньше|прежде|до этого"),
+    ),
     # Turkish
     Phrase(
         {"önceki": "", "yukarıdaki": ""},
@@ -283,7 +335,7 @@ _OTHERS = (
             "不要理會": "",
         },
         "[^。！？\n]{0,6}?(?:以上|上述|之前|先前|前面|此前|上面|所有)[^。！？\n]{0,8}?"
-        "(?:指令|指示|提示|命令|说明|說明|要求|规则|規則)",
+        "(?:指令|指示|提示|命令|说明|說明|要求|规则|規則|(?:所有|全部)的?(?:内容|內容|对话|對話))",
     ),
     Phrase(
         {"以上": "", "之前": "", "先前": "", "前面": "", "上述": ""},
