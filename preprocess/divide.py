@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from docmill.errors import Reason
 from docmill.wire import Failure, Message, Spec
-from preprocess.base import Tokenizer
+from preprocess.base import Tokenizer, Tokens
 from preprocess.outline import Unit, units
 from preprocess.semantic import best_cut
 from preprocess.spans import Range, Spans
@@ -36,24 +36,24 @@ _BEHIND_ANSWERS = (
 )
 
 
-def parts(text: str, part_len: int, tokenizer: Tokenizer) -> tuple[str, ...] | Failure:
+def parts(
+    text: str, tokens: Tokens, part_len: int, tokenizer: Tokenizer
+) -> tuple[str, ...] | Failure:
     """Return consecutive parts of about equal length, each with something to see.
 
     They end where `preprocess.semantic` would cut, and begin with a sentence or line.
 
     Args:
-        text: A document with tokens.
+        text: A document.
+        tokens: Its tokens, at least one.
         part_len: Tokens that each part has at most, tokenised by itself.
-        tokenizer: The model's.
+        tokenizer: The one that made the tokens.
 
     Returns:
         The parts, or why there are none: more than `MAX_PARTS`, or not one character fits.
 
-    Cost: the text is tokenised twice, as a whole and in parts.
+    Cost: the text is tokenised once more, in parts.
     """
-    tokens = tokenizer.encode_documents([text])[0]
-    if tokens is None:
-        return Failure(code=Reason.NOT_TEXT, message="the tokenizer has no tokens for the document")
     if len(tokens) > MAX_PARTS * part_len:
         return _too_many(part_len)
     spans, found = Spans(text, tokens, tokenizer), units(text)

@@ -178,7 +178,7 @@ class Preprocessor:
             message = "the model's tokenizer has no tokens for this document"
             return refuse(Failure(code=Reason.NOT_TEXT, message=message))
         if spec.truncate == "split" and len(tokens) > plan.room.document_len:
-            return self._divide(item)
+            return self._divide(item, tokens)
         policy = "refuse" if spec.truncate == "split" else spec.truncate
         fit = truncate.fit(item.text, tokens, plan.room, policy, plan.instruction, self._tokenizer)
         if isinstance(fit, Failure):
@@ -200,9 +200,9 @@ class Preprocessor:
         noticed = {"truncation": fit.truncation, "near": near}
         return Ready(prepared, _or_none(report.model_copy(update=noticed)))
 
-    def _divide(self, item: _Checked) -> Verdict:
+    def _divide(self, item: _Checked, tokens: Tokens) -> Verdict:
         spec = divide.part_spec(item.plan.spec)
-        parts = divide.parts(item.text, item.plan.room.document_len, self._tokenizer)
+        parts = divide.parts(item.text, tokens, item.plan.room.document_len, self._tokenizer)
         near, _ = self._look_for_near(item, item.text, "")
         report = _or_none(item.report.model_copy(update={"near": near}))
         if isinstance(parts, Failure):

@@ -30,8 +30,14 @@ SPEC = Spec(
 )
 
 
+def _divide(text: str, part_len: int, tokenizer: Tokenizer) -> tuple[str, ...] | Failure:
+    tokens = tokenizer.encode_documents([text])[0]
+    assert tokens is not None
+    return parts(text, tokens, part_len, tokenizer)
+
+
 def _parts(text: str, part_len: int, tokenizer: Tokenizer) -> tuple[str, ...]:
-    found = parts(text, part_len, tokenizer)
+    found = _divide(text, part_len, tokenizer)
     assert not isinstance(found, Failure), found
     return found
 
@@ -96,7 +102,7 @@ def test_any_text_makes_parts_that_fit(
     # a character of its own tells where each piece is
     text = "".join(f"{chr(0x4E00 + number)}{piece}" for number, piece in enumerate(pieces))
 
-    found = parts(text, part_len, subject)
+    found = _divide(text, part_len, subject)
 
     if isinstance(found, Failure):
         assert part_len < 16
@@ -108,7 +114,7 @@ def test_any_text_makes_parts_that_fit(
 
 def test_too_many_parts_are_refused(tokenizer: ModelTokenizer) -> None:
     """A document of a million tokens in parts of a few is nothing that anybody meant."""
-    found = parts("steady " * 20_000, 10, tokenizer)
+    found = _divide("steady " * 20_000, 10, tokenizer)
 
     assert isinstance(found, Failure)
     assert Reason.TOO_LONG == found.code
@@ -117,7 +123,7 @@ def test_too_many_parts_are_refused(tokenizer: ModelTokenizer) -> None:
 
 def test_parts_below_a_character_are_refused(tokenizer: ModelTokenizer) -> None:
     """The reason names the length, and what to change."""
-    found = parts("\U0001f6f0 \U0001f6f0", 2, tokenizer)
+    found = _divide("\U0001f6f0 \U0001f6f0", 2, tokenizer)
 
     assert isinstance(found, Failure)
     assert Reason.CONTEXT_TOO_SMALL == found.code
