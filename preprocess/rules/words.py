@@ -23,13 +23,13 @@ def _find(scan: Scan) -> Hits | None:
         return None
     letters = scan.marks & np.uint32(LETTERS)
     first, second = letters[:-1], letters[1:]
-    seams = np.flatnonzero((first != second) & (first != 0) & (second != 0))
-    if not len(seams):
+    seams = (first != second) & (first != 0) & (second != 0)
+    if not seams.any():
         return None
     starts, ends = runs(letters != 0, _MIN_LEN)
-    is_mixed = np.zeros(len(starts) + 1, dtype=np.bool_)
-    is_mixed[np.searchsorted(ends, seams, side="right")] = True
-    starts, ends = starts[is_mixed[:-1]], ends[is_mixed[:-1]]
+    num_seams = np.cumsum(seams)  # num_seams[at]: up to the one behind character at
+    is_mixed = num_seams[ends - 2] > np.where(starts > 0, num_seams[starts - 1], 0)
+    starts, ends = starts[is_mixed], ends[is_mixed]
     found: Positions = starts[_are_disguised(scan, scripts, starts, ends)]
     return Hits(len(found), int(found[0])) if len(found) else None
 

@@ -12,7 +12,7 @@ from tests.support.rules import look, repaired
         ("dÃ©bit mesurÃ©", "débit mesuré"),
         ("GrÃ¶ÃŸe\nplain\nStraÃŸe", "Größe\nplain\nStraße"),
         ("РџСЂРёРІРµС‚", "Привет"),
-        ("caf√© cr√®me", "café crème"),
+        ("cr√®me br√ªl√©e", "crème brûlée"),
         ("日本 and dÃ©bit", "日本 and débit"),
     ],
 )
