@@ -50,7 +50,7 @@ def inspect(
         policies: Those that differ from the rules' own; checked by `unknown_rules`.
         spells_control_token: Whether a text spells out a control token of the model.
 
-    Cost: linear in the text, some 10 to 50 ns a byte.
+    Cost: linear in the text, some 20 to 100 ns a byte; 13 bytes of memory a byte, 50 at worst.
     """
     scan = Scan(text, spells_control_token)
     findings: list[Finding] = []

@@ -27,7 +27,7 @@ def _find(scan: Scan) -> Hits | None:
     if not seams.any():
         return None
     starts, ends = runs(letters != 0, _MIN_LEN)
-    num_seams = np.cumsum(seams)  # num_seams[at]: up to the one behind character at
+    num_seams = np.cumsum(seams, dtype=np.int32)  # num_seams[at]: up to the one behind character at
     is_mixed = num_seams[ends - 2] > np.where(starts > 0, num_seams[starts - 1], 0)
     starts, ends = starts[is_mixed], ends[is_mixed]
     found: Positions = starts[_are_disguised(scan, scripts, starts, ends)]
@@ -41,7 +41,8 @@ def _are_disguised(
     lengths = ends - starts
     last = np.cumsum(lengths)
     first = last - lengths
-    letters = scan.marks[np.arange(lengths.sum()) + np.repeat(starts - first, lengths)]
+    shifts = np.repeat((starts - first).astype(np.int32), lengths)
+    letters = scan.marks[shifts + np.arange(len(shifts), dtype=np.int32)]
     totals = [_running_total(letters, script) for script in scripts]
     twins = [_running_total(letters, script | Mark.LOOKALIKE) for script in scripts]
     counts = np.array([total[last] - total[first] for total in totals])
@@ -58,9 +59,9 @@ def _are_disguised(
     return disguised
 
 
-def _running_total(marks: NDArray[np.uint32], wanted: int) -> NDArray[np.int64]:
+def _running_total(marks: NDArray[np.uint32], wanted: int) -> NDArray[np.int32]:
     """Return how many characters that have all these marks stand in front of each place."""
-    total = np.zeros(len(marks) + 1, dtype=np.int64)
+    total = np.zeros(len(marks) + 1, dtype=np.int32)
     np.cumsum(marks & np.uint32(wanted) == np.uint32(wanted), out=total[1:])
     return total
 
