@@ -26,11 +26,9 @@ from engine.base import Row, RowDone, Sampling
 from engine.options import Limits
 from engine.torch_engine import TorchEngine
 from preprocess.base import Ready, Submission, Verdict
-from preprocess.pipeline import Preprocessor
-from preprocess.plans import Served
 from workers import models
 from workers import settings as configuration
-from workers.preprocess_worker import load_tokenizer
+from workers.preparation import preprocessor_for
 from workers.settings import Settings
 
 FAKE_DOCUMENT_BYTES = 8 * 1024
@@ -94,9 +92,9 @@ def document_of(request: Request) -> Document:
 def rows_of(settings: Settings, workload: list[Request]) -> list[Row]:
     """Return the rows that the pipeline makes of the workload, prepared by its own code."""
     files = models.for_settings(settings)
-    served = Served(files.name, files.version, files.context_len, settings.max_document_bytes)
-    preprocessor = Preprocessor(load_tokenizer(files), served, clock=time.monotonic)
-    verdicts = preprocessor.prepare([_submission(request) for request in workload], 0.0)
+    verdicts = preprocessor_for(settings, files).prepare(
+        [_submission(request) for request in workload], 0.0
+    )
     return [_row(request, each) for request, each in zip(workload, verdicts, strict=True)]
 
 

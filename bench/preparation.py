@@ -18,7 +18,7 @@ from preprocess.pipeline import Preprocessor
 from preprocess.plans import Served
 from workers import models
 from workers import settings as configuration
-from workers.preprocess_worker import load_tokenizer
+from workers.preparation import load_tokenizer
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -36,11 +35,10 @@ from docmill.submission import FirstSeen
 from docmill.wire import Body, Failure, Header, Spec
 from preprocess.base import Divided, Ready, Refused, Submission, Verdict
 from preprocess.pipeline import Preprocessor
-from preprocess.plans import Served
 from workers import log, models
 from workers import settings as configuration
 from workers.lifecycle import wall_clock
-from workers.preprocess_worker import load_tokenizer
+from workers.preparation import preprocessor_for
 from workers.service import emit
 from workers.tether import hold
 
@@ -200,9 +198,7 @@ def check(request: Mapping[str, Any]) -> None:
     files = models.for_settings(settings, lambda line: emit("preparing", message=line))
     if request["settings"].get("model"):
         options = options | {"model": files.name}  # as `docmill run` asks it
-    served = Served(files.name, files.version, files.context_len, limit, settings.rules)
-    specs = SpecBook(options)
-    preprocessor = Preprocessor(load_tokenizer(files), served, clock=time.monotonic)
+    specs, preprocessor = SpecBook(options), preprocessor_for(settings, files)
     emit("model", model=files.name, context_len=files.context_len)
     for row in Checker(preprocessor, specs, limit).check(items):
         emit("document", **row.model_dump(mode="json", exclude_none=True))

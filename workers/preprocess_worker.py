@@ -9,7 +9,6 @@ is blamed. May import preprocess and docmill.
 """
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -18,14 +17,12 @@ from docmill.errors import BrokerUnavailable, DocmillError, MessageError
 from docmill.keys import GROUP, TIERS
 from docmill.scripts import Scripts
 from docmill.wire import Failure, Spec
-from preprocess.base import Refused, Tokenizer
-from preprocess.fake_tokenizer import FakeTokenizer
+from preprocess.base import Refused
 from preprocess.pipeline import Preprocessor
-from preprocess.plans import Served
-from preprocess.tokenizer import ModelTokenizer
 from workers import log, models, retry
 from workers.lifecycle import EXIT_LEFT, HANG_LIMIT_S, wall_clock
 from workers.models import ModelFiles
+from workers.preparation import preprocessor_for
 from workers.process import Process, command_line, run
 from workers.retry import Trouble
 from workers.specs import SpecStore
@@ -193,26 +190,10 @@ def _is_suspect(entry: Entry) -> bool:
     return is_count(deliveries) and int(deliveries) > 1
 
 
-def load_tokenizer(files: ModelFiles) -> Tokenizer:
-    """Return the model's tokenizer.
-
-    Raises:
-        ConfigError: Its files cannot be used.
-    """
-    return FakeTokenizer() if files.path is None else ModelTokenizer(files.path)
-
-
 def work(process: Process) -> None:
     """Load the configured model's tokenizer and prepare documents until asked to stop."""
     files = models.for_settings(process.settings)
-    served = Served(
-        files.name,
-        files.version,
-        files.context_len,
-        process.settings.max_document_bytes,
-        process.settings.rules,
-    )
-    preprocessor = Preprocessor(load_tokenizer(files), served, clock=time.monotonic)
+    preprocessor = preprocessor_for(process.settings, files)
     try:
         PreprocessWorker(process, files, preprocessor).serve()
     except BrokerUnavailable as error:

@@ -19,6 +19,7 @@ from docmill.job import Job, JobStatus
 from docmill.link import Link
 from docmill.progress import counted, duration
 from docmill.shards import Shards
+from docmill.sharing import Sharing, read_sharing
 from docmill.status import read_consumers
 from docmill.wire import unpack
 
@@ -81,10 +82,11 @@ def status(target: Target, job_id: str | None, *, as_json: bool) -> int:
         return _one(target, job_id, now, as_json=as_json)
     shards = target.shards()
     workers, jobs, backlog = workers_of(shards), _jobs(shards), _backlog(shards)
-    num_dead = sum(map(_num_dead, shards.all()))
+    num_dead, sharing = sum(map(_num_dead, shards.all())), read_sharing(shards)
     shards.close()
     if as_json:
         told = {"backlog": backlog, "dead_letters": num_dead, "workers": workers}
+        told["sharing"] = sharing.to_dict()
         write_json({**told, "jobs": [job.to_dict() for job in jobs]})
         return EXIT_OK
     for worker in workers:
@@ -95,11 +97,24 @@ def status(target: Target, job_id: str | None, *, as_json: bool) -> int:
     write_line(f"backlog     {documents}, {counted(backlog['bytes'], 'byte')}")
     if num_dead:
         write_line(f"dead        {counted(num_dead, 'dead letter')}: see 'docmill dead list'")
+    if sharing.lookups:
+        write_line(f"repeats     {_describe(sharing)}")
     for job in jobs:
         write_line(job.line(now))
         if advice := job.advice(now):
             say(advice)
     return EXIT_OK
+
+
+def _describe(sharing: Sharing) -> str:
+    """Tell how much was answered without being computed."""
+    num_shared = sharing.cached + sharing.followed - sharing.promoted
+    return (
+        f"{counted(num_shared, 'document')} of {sharing.lookups:,} answered as repeats "
+        f"({sharing.cached:,} from stored answers, {sharing.followed:,} with one being computed), "
+        f"{counted(sharing.tokens_saved, 'prompt token')} saved; stored answers take "
+        f"{counted(sharing.answer_bytes, 'byte')}"
+    )
 
 
 def _one(target: Target, job_id: str, now: float, *, as_json: bool) -> int:

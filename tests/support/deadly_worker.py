@@ -14,7 +14,7 @@ from engine.base import Capacity, Engine, Row
 from engine.fake import FakeEngine
 from preprocess.base import Tokens
 from preprocess.fake_tokenizer import FakeTokenizer
-from workers import engine_worker, preprocess_worker
+from workers import engine_worker, preparation, preprocess_worker
 from workers.models import ModelFiles
 from workers.process import Process, run
 from workers.settings import Settings
@@ -53,7 +53,7 @@ def _work(process: Process) -> None:
     if sys.argv[1] == "engine":
         engine_worker.work(process, _create)
     else:
-        preprocess_worker.load_tokenizer = lambda files: DeadlyTokenizer()
+        preparation.load_tokenizer = lambda files: DeadlyTokenizer()
         preprocess_worker.work(process)
 
 

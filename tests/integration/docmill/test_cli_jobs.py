@@ -252,3 +252,16 @@ def test_an_expired_job_says_what_to_do(
     assert 2 == told.exit_code
     assert "job 'old', opened 2" in told.stderr
     assert "submit its documents again" in told.stderr
+
+
+def test_status_tells_what_sharing_saved(docmill: Command, redis_client: Any, keys: Keys) -> None:
+    """How many documents were repeats, and where their answers came from; nonsense counts zero."""
+    figures = {"lookups": 1200, "cached": 40, "followed": 9, "promoted": 2, "tokens_saved": 5000}
+    redis_client.hset(keys.sharing, mapping=figures | {"evicted": "nonsense", "answer_bytes": 7})
+
+    line = next(row for row in docmill("status").stdout.split("\n") if row.startswith("repeats"))
+    told = json.loads(docmill("status", "--json").stdout)["sharing"]
+
+    assert "47 documents of 1,200 answered as repeats" in line
+    assert "5,000 prompt tokens saved" in line
+    assert figures | {"process": 0, "evicted": 0, "answer_bytes": 7} == told
