@@ -25,7 +25,7 @@ from preprocess.tokenizer import ModelTokenizer
 from tests.support.redis_server import running_redis
 from tests.support.small_tokenizer import decode, write_tokenizer
 from tests.support.wait import wait_until
-from workers import preprocess_worker
+from workers import preparation, preprocess_worker
 from workers.lifecycle import EXIT_LEFT, Presence, Progress
 from workers.models import ModelFiles
 from workers.preprocess_worker import PreprocessWorker
@@ -433,7 +433,7 @@ def test_what_redis_cannot_be_told_at_a_stop_is_left(
                 server.stop()
                 return super().prepare(batch, now)
 
-        monkeypatch.setattr(preprocess_worker, "Preprocessor", Unlucky)
+        monkeypatch.setattr(preparation, "Preprocessor", Unlucky)
 
         with pytest.raises(SystemExit) as ended:
             preprocess_worker.work(process)
