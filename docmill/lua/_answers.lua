@@ -29,34 +29,33 @@ local function evict_answers(bytes, max_bytes, most)
   return num_evicted
 end
 
+-- Notes that these are used now; returns how many were not kept before.
 local function touch_answers(fps)
-  local at, scored = now_s(), {}
-  for _, fp in ipairs(fps) do
-    scored[#scored + 1] = at
-    scored[#scored + 1] = fp
+  local at, scored = string.format('%.6f', now_s()), {} -- a number would be spelled out anew for each
+  for number, fp in ipairs(fps) do
+    scored[2 * number - 1], scored[2 * number] = at, fp
   end
-  redis.call('ZADD', K_ANSWERS, unpack(scored))
+  return redis.call('ZADD', K_ANSWERS, unpack(scored))
 end
 
 -- Remembers answers for later duplicates; `bodies`: by fingerprint. One that would push out all others is
 -- not kept.
 local function remember_answers(bodies, ttl_s, max_bytes)
-  local fps, sizes, added = {}, {}, 0
+  local fps, sizes, num, added = {}, {}, 0, 0
   for fp, body in pairs(bodies) do
     if #body <= max_bytes then
       redis.call('SET', k_cached(fp), body, 'EX', ttl_s)
-      fps[#fps + 1] = fp
-      sizes[#sizes + 1] = fp
-      sizes[#sizes + 1] = #body
-      added = added + #body
+      num, added = num + 1, added + #body
+      fps[num], sizes[2 * num - 1], sizes[2 * num] = fp, fp, #body
     end
   end
-  if #fps == 0 then return end
-  for _, bytes in ipairs(redis.call('HMGET', K_ANSWER_BYTES, unpack(fps))) do
-    added = added - (tonumber(bytes) or 0)
+  if num == 0 then return end
+  if touch_answers(fps) < num then
+    for _, bytes in ipairs(redis.call('HMGET', K_ANSWER_BYTES, unpack(fps))) do
+      added = added - (tonumber(bytes) or 0)
+    end
   end
   redis.call('HSET', K_ANSWER_BYTES, unpack(sizes))
-  touch_answers(fps)
   note('answer_bytes', added)
   local before = tonumber(redis.call('HGET', K_SHARING, 'answer_bytes') or 0) or 0
   if before + added > max_bytes then evict_answers(before + added, max_bytes, 1000) end

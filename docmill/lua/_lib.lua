@@ -107,11 +107,12 @@ end
 -- The entries that a call names: in ARGV, `width` values each from `first` on, which open with stream,
 -- entry id and the fields i j b. `is_owned` is true once for each that `consumer` holds.
 local function named_entries(group, consumer, first, width)
-  local entries, ids, owned = {}, {}, {}
+  local entries, num, ids, owned = {}, 0, {}, {}
   for at = first, #ARGV, width do
     local stream, id = ARGV[at], ARGV[at + 1]
+    num = num + 1
     -- with room for what its script adds: a table that grows is built anew
-    entries[#entries + 1] = {
+    entries[num] = {
       at = at, stream = stream, id = id, i = ARGV[at + 2], j = ARGV[at + 3], b = ARGV[at + 4],
       is_owned = false, f = false, h = false, outcome = false, body = false, lead = false, followers = false,
     }

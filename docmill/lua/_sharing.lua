@@ -1,10 +1,12 @@
 -- Who computes an answer and who waits for it; and what becomes of those when an entry ends without one.
 local function lead_of(request, stream, entry, num_failed)
-  return table.concat({request, stream, entry, num_failed or 0}, '\n')
+  return request .. '\n' .. stream .. '\n' .. entry .. '\n' .. (num_failed or '0')
 end
 
+local NEWLINE = 10
+
 local function is_led_by(lead, request)
-  return lead and starts_with(lead, request .. '\n')
+  return lead and string.byte(lead, #request + 1) == NEWLINE and starts_with(lead, request)
 end
 
 local function failures_of(lead) return tonumber(string.match(lead, '\n(%d+)$')) or 0 end

@@ -8,23 +8,21 @@ local group, consumer, verdicts = ARGV[1], ARGV[2], {}
 local started, unwanted, parked, shared = {}, {}, {}, {}
 local entries = named_entries(group, consumer, 3, 6)
 local leaders = {} -- fingerprint -> who computes it, as lead_of has it
-local fps, names = {}, {}
+local fps, names, num_fps = {}, {}, 0
 for _, e in ipairs(entries) do
   e.f = ARGV[e.at + 5]
   if e.is_owned and e.f ~= '' then
-    fps[#fps + 1] = e.f
-    names[#names + 1] = k_lead(e.f)
+    num_fps = num_fps + 1
+    fps[num_fps], names[num_fps] = e.f, k_lead(e.f)
   end
 end
-if #fps > 0 then
+if num_fps > 0 then
   for at, lead in ipairs(redis.call('MGET', unpack(names))) do leaders[fps[at]] = lead end
 end
 
 -- Whether the entry, which does not lead its equals, got its answer otherwise: what was retried, or lay
 -- here during a pause, may have been overtaken. If not, it leads from now on.
-local function is_shared(e)
-  local lead = leaders[e.f]
-  if e.f == '' or is_led_by(lead, e.i) then return false end
+local function is_shared(e, lead)
   local whole = e.whole or fields_of(e.stream, e.id)
   if not whole then return false end
   if lead and is_lead_alive(lead) then
@@ -35,7 +33,8 @@ local function is_shared(e)
   local answer = redis.call('MGET', k_cached(e.f))[1] -- unlike GET, takes no offence at another type
   if answer then
     pcall(touch_answers, {e.f})
-    settle(e.j, 'succeeded', whole.h, answer, 'cached', stop_running(e.j, e.i), e.f)
+    -- pcall: a result that cannot be written keeps none of the others back
+    pcall(settle, e.j, 'succeeded', whole.h, answer, 'cached', stop_running(e.j, e.i), e.f)
     leave_backlog(e.b)
     note('cached', 1)
     return 'CACHED'
@@ -51,7 +50,8 @@ local function judge(e)
   e.h = e.whole and e.whole.h
   if not is_wanted(e.j) or (e.h and is_cancelled_singly(e.j, e.h)) then return 'DROPPED', unwanted end
   if job.is_paused and e.whole then return 'PARKED', parked end
-  local said = is_shared(e)
+  local lead = leaders[e.f]
+  local said = e.f ~= '' and not is_led_by(lead, e.i) and is_shared(e, lead)
   if said then return said, shared end
   started[e.j] = started[e.j] or {}
   return 'RUN', started[e.j]
@@ -75,12 +75,11 @@ for _, e in ipairs(parked) do
   park(e.whole, e.stream)
   rest_lead(e.whole, e.stream)
 end
-local started_at = math.floor(now_s()) -- a fraction would be parsed anew at each insert
+local started_at = string.format('%d', now_s()) -- a number would be spelled out anew for each
 for job, requests in pairs(started) do
   local scored = {}
-  for _, request in ipairs(requests) do
-    scored[#scored + 1] = started_at
-    scored[#scored + 1] = request
+  for at, request in ipairs(requests) do
+    scored[2 * at - 1], scored[2 * at] = started_at, request
   end
   local num_started = redis.call('ZADD', K_RUNNING, 'NX', unpack(scored))
   if num_started > 0 then count(job, 'running', num_started) end

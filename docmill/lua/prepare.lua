@@ -12,7 +12,7 @@ local group, consumer = ARGV[1], ARGV[2]
 local entries = named_entries(group, consumer, 4, 11)
 local shared, names = {}, {}
 for _, e in ipairs(entries) do
-  e.h, e.verdict, e.first, e.second, e.f, e.tokens = unpack(ARGV, e.at + 5, e.at + 10)
+  e.h, e.verdict, e.first, e.second, e.f = unpack(ARGV, e.at + 5, e.at + 9)
   if e.is_owned and e.f ~= '' then
     shared[#shared + 1] = e.f
     names[#names + 1] = k_cached(e.f)
@@ -41,7 +41,7 @@ end
 local function wait_for_leader(e)
   local whole = fields_of(e.stream, e.id)
   if not whole then return 'LOST' end
-  follow(e.f, e, string.match(e.stream, '([^:]+)$'), whole.d, e.tokens, '')
+  follow(e.f, e, string.match(e.stream, '([^:]+)$'), whole.d, ARGV[e.at + 10], '')
   return 'FOLLOWS'
 end
 
@@ -51,7 +51,7 @@ local led = {} -- flat: each new marker's key and value
 
 local function make_ready(e)
   -- the prompt last: each field after it would move it once more
-  local entry = redis.call('XADD', e.first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', 1,
+  local entry = redis.call('XADD', e.first, '*', 'i', e.i, 'j', e.j, 'h', e.h, 'b', e.b, 'n', '1',
     'f', e.f, 'p', e.second)
   -- those who waited for one that is gone wait for this one; nobody may have to until a pause ends
   if e.f ~= '' and not job_of(e.j).is_paused then
@@ -79,7 +79,7 @@ local function end_entry(e)
     settle(e.j, 'succeeded', e.h, stored[e.f], 'cached', false, e.f)
     leave_backlog(e.b)
     used[#used + 1] = e.f
-    note('tokens_saved', tonumber(e.tokens))
+    note('tokens_saved', tonumber(ARGV[e.at + 10]))
   elseif has_leader(e) then
     said = wait_for_leader(e)
   else
