@@ -42,7 +42,7 @@ while at ~= '' and num_seen < most and num_bytes < MAX_BYTES do
   at = row and row[1] or ''
   if row then
     local e = table_of(row[2])
-    num_seen, num_bytes = num_seen + 1, num_bytes + #(e.d or '') + #(e.p or '')
+    num_seen, num_bytes = num_seen + 1, num_bytes + #(e.d or '') + #(e.p or '') + #(e.a or '')
     if is_whole(e) and is_late(e.h) and not is_held(at) then
       finish(at, e)
       num_ended = num_ended + 1
