@@ -20,7 +20,10 @@ from tests.chaos.piles import Oracle, Pile
 
 #: Keys under the shard's prefix that stay, by what follows it. The streams and tables among them
 #: are looked into; `arq:queue` holds what arq does next.
-_PERMANENT = {"backlog", "consumers", "jobs", "models", "shards", "reaper:token", "arq:queue"}
+_PERMANENT = {
+    *("backlog", "consumers", "jobs", "models", "shards", "reaper:token", "arq:queue"),
+    *("answers", "answers:bytes", "sharing"),
+}
 #: Keys that may stay only with an expiry.
 _PASSING = re.compile(
     r"(heartbeat|absent|alone|result):.+|reaper|job:[^:]+(:(ids|specs|results|bodies|history"
@@ -85,6 +88,8 @@ class Audit:
                     yield f"backlog: {held}"
             elif name == "consumers":
                 yield from _strangers(name, self._client.hkeys(key), live_pids)
+            elif name == "answers":
+                yield from self._in_answers()
             elif name == "dead":
                 if self._client.xlen(key):
                     yield f"dead: {self._client.xlen(key)} letters"
@@ -100,6 +105,23 @@ class Audit:
                 yield f"{name}: {group['pending']} entries pending"
         names = [one["name"] for one in self._client.xinfo_consumers(key, GROUP)]
         yield from _strangers(name, names, live_pids)
+
+    def _in_answers(self) -> Iterator[str]:
+        """Yield what the books on stored answers get wrong."""
+        keys = self._keys
+        sizes = {fp: int(size) for fp, size in self._client.hgetall(keys.answer_bytes).items()}
+        told = int(self._client.hget(keys.sharing, "answer_bytes") or 0)
+        if told != sum(sizes.values()):
+            yield f"answers: {told} bytes in all, {sum(sizes.values())} one by one"
+        for fp in self._client.zrange(keys.answers, 0, -1):
+            size = sizes.pop(fp, None)
+            if self._client.strlen(keys.cached_result(fp.decode())) not in (
+                size,
+                0,
+            ):  # 0: it has expired
+                yield f"answers: {fp.decode()} is not of the {size} bytes that are written down"
+        if sizes:
+            yield f"answers: {len(sizes)} sizes of answers that are not listed"
 
     def _expiring(self, name: str, key: bytes) -> Iterator[str]:
         expires = self._client.pttl(key)

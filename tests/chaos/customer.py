@@ -48,7 +48,12 @@ def _submit(client: Client, pile: Pile) -> Job:
     """Submit the pile, which comes back to its job if an earlier life has submitted it."""
     try:
         return client.submit(
-            pile.submission(), prompt=PROMPT, max_tokens=32, tier=pile.tier, job_id=pile.job_id
+            pile.submission(),
+            prompt=PROMPT,
+            max_tokens=32,
+            truncate="split",
+            tier=pile.tier,
+            job_id=pile.job_id,
         )
     except JobCancelled:  # by an earlier life of this customer
         return client.job(pile.job_id)

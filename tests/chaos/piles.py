@@ -6,17 +6,17 @@ again, and the verdict knows what was asked. May import docmill, preprocess and 
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from docmill.errors import Reason
 from docmill.results import Result
-from docmill.wire import Header, Spec
+from docmill.wire import Body, Header, Prepared, Spec
 from engine.base import Row, Sampling
 from engine.fake import answer
-from preprocess.base import Ready, Refused, Submission
+from preprocess.base import Divided, Ready, Refused, Submission
 from preprocess.fake_tokenizer import FakeTokenizer
 from preprocess.pipeline import Preprocessor
 from preprocess.plans import Served
@@ -29,11 +29,16 @@ Whim = Literal["patient", "cancels", "picks", "pauses"]
 Temper = Literal["mild", "harsh"]
 DELIVERIES: dict[Temper, int] = {"mild": 1000, "harsh": 1}
 
+#: So little that what counts as long here is cheap, and that answers are combined in rounds.
+CONTEXT_LEN = 240
+
 _WORDS = ("ash", "brook", "cliff", "dune", "eddy", "fen", "glade", "heath", "islet", "jetty")
-#: Of the documents of a pile: texts that stand in it before (followers and cached answers), and
-#: what cannot be used.
+#: Of the documents of a pile: texts that stand in it before (followers and cached answers), what
+#: is answered in parts, and what cannot be used.
 _INVALID: tuple[str | bytes, ...] = ("", b"\xff\xfe\x00broken \xc3", "\x00\x01\x02")
-_EQUAL_SHARE, _INVALID_SHARE = 0.25, 0.05
+_EQUAL_SHARE, _LONG_SHARE, _INVALID_SHARE = 0.25, 0.1, 0.05
+#: Words of a document in parts, of which there are two to ten.
+_LONG_WORDS = (230, 1300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,9 @@ class Pile:
             return chance.choice(_INVALID)
         if draw < _INVALID_SHARE + _EQUAL_SHARE and earlier:
             return chance.choice(earlier)
-        words = " ".join(chance.choices(_WORDS, k=chance.randint(3, 60)))
+        is_long = draw > 1 - _LONG_SHARE
+        num_words = chance.randint(*_LONG_WORDS) if is_long else chance.randint(3, 60)
+        words = " ".join(chance.choices(_WORDS, k=num_words))
         return f"{self.seed} {self.number} {at} {words}"
 
     def submission(self) -> Iterator[tuple[str, str | bytes]]:
@@ -115,7 +122,7 @@ class Oracle:
     """Knows what came of a document: the fake engine's answer is a pure function of the prompt."""
 
     def __init__(self) -> None:
-        served = Served(FAKE.name, FAKE.version, FAKE.context_len, 16 * 1024 * 1024)
+        served = Served(FAKE.name, FAKE.version, CONTEXT_LEN, 16 * 1024 * 1024)
         self._preprocessor = Preprocessor(FakeTokenizer(), served, clock=lambda: 0.0)
 
     def problem_with(
@@ -141,11 +148,27 @@ class Oracle:
             submitted_at=now,
         )
         spec = Spec.decode(specs[result.spec.encode()])
-        (verdict,) = self._preprocessor.prepare([Submission(header, spec, data)], now)
-        if not isinstance(verdict, Ready):
-            assert isinstance(verdict, Refused), verdict
+        verdict = self._verdict_on(Submission(header, spec, data), now)
+        if isinstance(verdict, Refused):
             return verdict.outcome, None, verdict.failure.code
-        prepared = verdict.prepared
-        sampling = Sampling(prepared.max_tokens, prepared.temperature, prepared.top_p)
-        prompt = np.frombuffer(prepared.tokens, dtype="<u4")
-        return "succeeded", answer(Row("", prompt, sampling)).text, None
+        return "succeeded", _answer(verdict.prepared), None
+
+    def _verdict_on(self, submission: Submission, now: float) -> Ready | Refused:
+        """Prepare a document as the service does: with the answers to its parts, if it has some."""
+        (verdict,) = self._preprocessor.prepare([submission], now)
+        if not isinstance(verdict, Divided):
+            return verdict
+        header = submission.header.model_copy(update={"spec": verdict.spec.digest()})
+        answers: list[bytes] = []
+        for text in verdict.parts:
+            part = self._verdict_on(Submission(header, verdict.spec, text.encode()), now)
+            assert isinstance(part, Ready), part
+            answers.append(Body(text=_answer(part.prepared)).encode())
+        rounds = submission.rounds + 1
+        return self._verdict_on(replace(submission, answers=tuple(answers), rounds=rounds), now)
+
+
+def _answer(prepared: Prepared) -> str:
+    sampling = Sampling(prepared.max_tokens, prepared.temperature, prepared.top_p)
+    prompt = np.frombuffer(prepared.tokens, dtype="<u4")
+    return answer(Row("", prompt, sampling)).text

@@ -22,7 +22,7 @@ from tests.chaos.audit import Audit, Verdict
 from tests.chaos.crew import Crew, Member, Post
 from tests.chaos.customer import EXIT_AGAIN
 from tests.chaos.injuries import Ground, Injuries
-from tests.chaos.piles import DELIVERIES, Pile, Temper
+from tests.chaos.piles import CONTEXT_LEN, DELIVERIES, Pile, Temper
 from tests.chaos.scene import NAMESPACE
 from tests.chaos.watch import Watch
 from tests.support.proxy import running_proxy
@@ -136,6 +136,7 @@ class Storm:
             "DOCMILL_REDIS_URL": url,
             "DOCMILL_NAMESPACE": NAMESPACE,
             "DOCMILL_ENGINE": "fake",
+            "DOCMILL_MAX_CONTEXT_LEN": str(CONTEXT_LEN),
             "DOCMILL_HEARTBEAT_TTL_S": str(_HEARTBEAT_TTL_S),
             "DOCMILL_MAX_DELIVERIES": str(DELIVERIES[self.plan.temper]),
             "DOCMILL_MAX_ROWS": "8",

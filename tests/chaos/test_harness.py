@@ -12,7 +12,7 @@ import pytest
 from docmill.keys import GROUP
 from tests.chaos.audit import Audit, Verdict
 from tests.chaos.crew import Post
-from tests.chaos.piles import Pile
+from tests.chaos.piles import CONTEXT_LEN, Pile
 from tests.chaos.scene import NAMESPACE, Scene
 from tests.chaos.storm import Plan, Storm
 from tests.support.wait import wait_until
@@ -23,7 +23,7 @@ _PILE = Pile("harness", 0, 30)
 @pytest.fixture
 def audit(stage: Scene) -> Audit:
     """An audit of a shard in which one pile was answered."""
-    stage.start_service("engine-1")
+    stage.start_service("engine-1", max_context_len=CONTEXT_LEN)
     told = (stage.server.url, NAMESPACE, str(stage.folder), *_PILE.arguments)
     member = stage.start("customer-0", *told)
     member.process.join(20)
@@ -54,6 +54,14 @@ def test_a_sound_job_is_clean(stage: Scene, audit: Audit) -> None:
 
     assert verdict.is_clean, verdict
     assert _PILE.num_documents + 1 == verdict.num_documents
+
+
+def test_a_pile_has_documents_in_parts(stage: Scene, audit: Audit) -> None:
+    """Some are answered in parts, and the answers of some of these are combined in rounds."""
+    with stage.docmill() as client:
+        divisions = [result.division for result in client.job(_PILE.job_id).results(timeout=10)]
+
+    assert {1, 2} <= {division.rounds for division in divisions if division}
 
 
 def test_a_missing_result_is_lost(stage: Scene, audit: Audit) -> None:
@@ -110,12 +118,24 @@ def _miscount(stage: Scene) -> None:
     stage.client.hincrby(stage.keys.backlog, "docs", 1)
 
 
+def _miscount_answers(stage: Scene) -> None:
+    stage.client.hincrby(stage.keys.sharing, "answer_bytes", 1)
+
+
+def _lose_an_answer(stage: Scene) -> None:
+    stage.client.zpopmin(stage.keys.answers)
+
+
 def _add_something(stage: Scene) -> None:
     stage.client.set(f"{stage.keys.prefix}:something", 1, ex=100)
 
 
 @pytest.mark.parametrize(
-    "leave", [_hold_an_entry, _lock_for_ever, _forget_a_leader, _miscount, _add_something]
+    "leave",
+    [
+        *(_hold_an_entry, _lock_for_ever, _forget_a_leader, _miscount),
+        *(_miscount_answers, _lose_an_answer, _add_something),
+    ],
 )
 def test_what_is_left_over_is_found(
     stage: Scene, audit: Audit, leave: Callable[[Scene], Any]
