@@ -202,6 +202,8 @@ class Preprocessor:
 
     def _divide(self, item: _Checked, tokens: Tokens) -> Verdict:
         spec = divide.part_spec(item.plan.spec)
+        if item.plan.not_combining:
+            return Refused(item.plan.not_combining, report=_or_none(item.report))
         parts = divide.parts(item.text, tokens, item.plan.room.document_len, self._tokenizer)
         near, _ = self._look_for_near(item, item.text, "")
         report = _or_none(item.report.model_copy(update={"near": near}))

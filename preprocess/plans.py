@@ -12,7 +12,7 @@ from datetime import date, datetime
 from docmill.errors import Reason
 from docmill.rules import Policy
 from docmill.wire import Failure, Spec
-from preprocess import rules, template, truncate
+from preprocess import divide, rules, template, truncate
 from preprocess.base import TemplateRefusal, Tokenizer, pack
 from preprocess.fingerprint import Fingerprints
 
@@ -34,7 +34,8 @@ class Served:
 class Plan:
     """What holds for all documents that are asked `spec` for one tenant.
 
-    `scope` names spec and tenant, and the day.
+    `scope` names spec and tenant, and the day. `not_combining` says why no answers to the parts of
+    a document can be combined, if so.
     """
 
     spec: Spec
@@ -46,6 +47,7 @@ class Plan:
     instruction: str
     policies: Mapping[str, Policy]
     fingerprints: Fingerprints
+    not_combining: Failure | None = None
 
 
 class Plans:
@@ -108,4 +110,17 @@ class Plans:
             instruction=truncate.instruction_of(spec),
             policies={**served.policies, **spec.rules},
             fingerprints=Fingerprints(spec, served.model_version, tenant, leading, trailing),
+            not_combining=self._not_combining(spec, scope, tenant, moment),
         )
+
+    def _not_combining(
+        self, spec: Spec, scope: str, tenant: str, moment: datetime
+    ) -> Failure | None:
+        """Find out before a document is divided: its parts would be answered in vain."""
+        if spec.truncate != "split":
+            return None
+        plan = self._make(divide.combine_spec(spec), scope, tenant, moment)
+        if isinstance(plan, Plan):
+            return None
+        message = f"the answers to the document's parts cannot be combined: {plan.message}"
+        return plan.model_copy(update={"message": message})

@@ -354,6 +354,19 @@ def test_answers_that_do_not_fit_together_are_combined_in_rounds(tokenizer: Mode
     assert Report(division=Division(parts=12, rounds=2)) == second.report
 
 
+def test_no_part_is_asked_in_vain(tokenizer: ModelTokenizer) -> None:
+    """Where no answers can be combined, what fits is ready, and what does not fails at once."""
+    asked = (Message(role="user", content=("Combine. " * 1000, None)),)
+    batch = [_submit(text, truncate="split", combine=asked) for text in (b"short", LONG.encode())]
+
+    fits, too_long = _preprocessor(tokenizer, context_len=512).prepare(batch, NOW)
+
+    assert isinstance(fits, Ready)
+    assert isinstance(too_long, Refused)
+    assert "context_too_small" == too_long.failure.code
+    assert "parts cannot be combined" in too_long.failure.message
+
+
 def test_unreadable_answers_fail_their_document_alone(preprocessor: Preprocessor) -> None:
     """Whatever lies in the place of a body."""
     whole = _submit(LONG.encode(), truncate="split")
