@@ -208,7 +208,9 @@ class Storm:
         started = time.monotonic()
         with Client(self._ground.server.url, NAMESPACE) as client:
             texts = [f"fresh after {self._num_kills} kills of {self.plan.seed}"]
-            job = client.submit(texts, prompt="Answer", tier="interactive", result_ttl=60)
+            job = client.submit(
+                texts, prompt="Answer", max_tokens=32, tier="interactive", result_ttl=60
+            )
             answers = [result.ok for result in job.results(timeout=_FRESH_S)]
         if answers != [True]:
             self.tally.verdict.faults.append(f"a fresh document was answered by {answers}")
