@@ -277,6 +277,10 @@ local function finish_if_done(job)
     if c.parent then ended_parts[#ended_parts + 1] = job end
   end
   if c.left > 0 or redis.call('TTL', k_job(job)) >= 0 then return end
+  if c.parent and c.finished_at then -- its answers were taken together then
+    redis.call('DEL', unpack(keys_of_job(job)))
+    return
+  end
   for _, key in ipairs(keys_of_job(job)) do redis.call('EXPIRE', key, c.result_ttl_s) end
 end
 
