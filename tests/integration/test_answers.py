@@ -470,3 +470,18 @@ def test_endings_of_one_call_give_each_follower_one_answer(
     assert documents.num_results() == 3
     assert documents.client.xlen(documents.ready()) == 0
     assert not documents.client.exists(documents.keys.leader("fp"))
+
+
+def test_what_was_begun_twice_and_waits_does_not_run(documents: Documents, worker: Worker) -> None:
+    """A worker that lost the first reply asks again; if another leads by then, one of them runs."""
+    documents.open()
+    documents.scripts.call("pause", "job", 1)
+    first, second = ready(documents, worker, "a", "b")
+    documents.scripts.call("pause", "job", 0)
+    worker.begin(first)
+    documents.client.delete(documents.keys.leader("fp"))
+    worker.begin(second)
+
+    assert worker.begin(first) == [b"FOLLOWS"]
+    assert documents.counts() == {"submitted": 2, "running": 1}
+    assert documents.client.zrange(documents.keys.running, 0, -1) == [b"job.b"]

@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 #: What may come next, in proportion.
 MOVES = (
-    *("submit", "steer", "steer", "cancel_singly", "decide", "decide", "split", "split"),
+    *("submit", "steer", "steer", "cancel_singly", "decide", "decide"),
+    *("split", "split", "meddle"),
     *("work", "work", "work", "work", "work", "work", "fail", "fail", "fail", "come_late", "be"),
     *("wait", "wait", "catch_up", "ruin"),
 )
@@ -72,8 +73,8 @@ dices = st.builds(
 
 
 def some(things: Sequence[T], numbers: Sequence[int]) -> list[T]:
-    """Return the things of these numbers, one perhaps twice."""
-    return [things[number % len(things)] for number in numbers]
+    """Return the things of these numbers, one perhaps twice; none if there are none."""
+    return [things[number % len(things)] for number in numbers if things]
 
 
 class ShardMachine(RuleBasedStateMachine):
@@ -108,7 +109,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     def do_one(self, calls: Sequence[tuple[Any, ...]], number: int) -> None:
         """Have one of these done, if there are any."""
-        for call in some(calls, [number] if calls else []):
+        for call in some(calls, [number]):
             self.do(*call)
 
     # clients and operators
@@ -130,6 +131,14 @@ class ShardMachine(RuleBasedStateMachine):
             docs = [doc.job.whole or doc for doc in some(docs, dice.numbers)]
             self.do("cancel", docs[0].job.name, [doc.custom_id for doc in docs])
 
+    def _meddle(self, dice: Dice) -> None:
+        # with jobs whose documents are answered in parts
+        for whole in some(self.shard.lying("whole"), dice.numbers[:1]):
+            job = whole.job.name
+            singly = ("cancel", job, [whole.custom_id, *dice.ids])
+            calls = [("resume", job)] if whole.job.is_paused else [("pause", job)]
+            self.do_one([("cancel", job), singly, *calls], dice.number)
+
     def _decide(self, dice: Dice) -> None:
         # also on letters that are gone
         if letters := list(self.shard.letter_ids)[-4:]:
@@ -149,7 +158,7 @@ class ShardMachine(RuleBasedStateMachine):
             calls += [self._prepare]
         if self.shard.held("ready"):
             calls += [self._begin, self._complete, self._complete]
-        for call in some(calls, [dice.number] if calls else []):
+        for call in some(calls, [dice.number]):
             call(dice)
 
     def _read_intake(self, dice: Dice) -> None:
@@ -195,7 +204,7 @@ class ShardMachine(RuleBasedStateMachine):
         intakes = [one for one in self.shard.tickets[-20:] if one.stream in INTAKES]
         whole = [one for one in intakes if not one.doc.job.is_of_parts and one.doc.rounds < 2]
         held = [one for one in whole if one.is_held_by(one.consumer)]
-        for one in some(held or whole, [dice.number] if whole else []):
+        for one in some(held or whole, [dice.number]):
             self.do("split", one.consumer, one, len(dice.numbers))
 
     def _catch_up(self, dice: Dice) -> None:
@@ -236,7 +245,7 @@ class ShardMachine(RuleBasedStateMachine):
         # a worker that was frozen goes on with what was taken away meanwhile
         held = self.shard.held()
         late = [one for one in self.shard.tickets if one not in held]
-        for one in some(late, dice.numbers[:1] if late else []):
+        for one in some(late, dice.numbers[:1]):
             calls: list[tuple[Any, ...]] = [
                 ("bury", one.consumer, one),
                 ("hand_back", one.consumer, one, dice.is_hasty, False),

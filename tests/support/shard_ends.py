@@ -136,9 +136,9 @@ class Ends:
             whole = job.whole
             if whole is not None and whole.parts is job and job.is_finished:
                 self._take_together(job, whole)
-                if job.is_over:
-                    job.is_gone = True
-                    del self.jobs[job.name]
+            if job.is_of_parts and job.is_over:
+                job.is_gone = True
+                del self.jobs[job.name]
 
     def _take_together(self, job: Job, whole: Doc) -> None:
         whole.parts = None
