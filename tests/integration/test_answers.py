@@ -254,6 +254,20 @@ def documents_held(documents: Documents, worker: Worker) -> list[Taken]:
     return [(stream, entry.decode(), fields) for entry, fields in held]
 
 
+def test_a_hand_back_forgives_no_failure(documents: Documents, worker: Worker) -> None:
+    """Whoever leads after one that failed and is tried twice has the last word for all."""
+    (leader,) = ready(documents, worker, "a", "b", "c")
+    worker.bury(leader)
+    (leader,) = worker.take()
+
+    assert worker.redeliver(leader, counts=0) == b"BACK"
+
+    (leader,) = worker.take()
+    worker.bury(leader)
+
+    assert documents.counts() == {"submitted": 3, "failed": 3}
+
+
 def test_endings_that_are_no_failure_do_not_count(documents: Documents, worker: Worker) -> None:
     """However many leaders expire or are cancelled, the next is tried."""
     (leader,) = ready(documents, worker, *"abcde")
