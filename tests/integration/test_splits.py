@@ -329,6 +329,18 @@ def test_cancelling_reaches_the_parts(
     assert letters(documents) == []
 
 
+def test_parts_are_cancelled_once(documents: Documents, worker: Worker) -> None:
+    """Named again with others, a cancelled document's parts keep count of what lies somewhere."""
+    divide(documents, worker, "1", "2", "3")
+    documents.submit("b")
+    documents.prepare()
+    worker.begin(*worker.take(1))
+    documents.scripts.call("cancel", "job", "a")
+    documents.scripts.call("cancel", "job", "a", "b")
+
+    assert documents.client.hget(documents.keys.job(PARTS), "left") == b"2"
+
+
 def test_cancelling_other_documents_leaves_the_parts_alone(
     documents: Documents, worker: Worker
 ) -> None:
@@ -573,6 +585,9 @@ def test_a_job_of_parts_that_is_gone_is_not_brought_back(
     divide(documents, worker, "1")
     documents.client.delete(documents.keys.job(PARTS))
     documents.scripts.call("pause", "job", 1)
+
+    assert not documents.client.exists(documents.keys.job(PARTS))
+
     documents.scripts.call("pause", "job", 0)
     documents.scripts.call("cancel", "job")
 
