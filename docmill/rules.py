@@ -4,6 +4,7 @@ Decides which names a caller may use; what each rule looks for is decided in the
 (`preprocess.rules`, and docs/preprocessing.md). May import docmill.errors.
 """
 
+import difflib
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -77,10 +78,17 @@ def check_policies(policies: Any) -> dict[str, Policy]:
         raise JobRejected(f"rules must map rules to policies, got {type(policies).__name__}")
     for rule, policy in policies.items():
         if rule not in RULES:
-            raise JobRejected(f"rules: there is no rule {rule!r:.60}; known are {', '.join(RULES)}")
+            raise JobRejected(f"rules: there is no rule {rule!r:.60}; {_known_rules(rule)}")
         known = policies_of(rule)
         if policy not in known:
             raise JobRejected(
                 f"rules: {rule} must be one of {', '.join(known)}, got {policy!r:.60}"
             )
     return {rule: policies[rule] for rule in sorted(policies)}
+
+
+def _known_rules(given: Any) -> str:
+    meant = str(given).casefold().replace("-", "_")[:60]
+    close = difflib.get_close_matches(meant, RULES, n=1)
+    guess = f"is {close[0]!r} meant? " if close else ""
+    return f"{guess}known are {', '.join(RULES)}"

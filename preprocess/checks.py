@@ -7,14 +7,15 @@ The rules, in the order in which they are applied:
 - The declared encoding decides; nothing is guessed. Bytes that are not valid in it, or an unknown
   encoding: `encoding`, with the offset of the first bad byte.
 - One byte-order mark at the very beginning says how to read the bytes and is not part of the text.
-  That of UTF-16 under another declared encoding is refused, because it contradicts it.
-- Lone surrogates, which some encodings can express: `encoding`, unless they are to be repaired.
+  One of another encoding than the declared one contradicts it: `encoding`.
 - Nothing to see (only white space, control characters and characters without a glyph):
   `empty_document`.
 - More than a tenth of the bytes are control characters that text does not use: `not_text`.
 
 Everything else passes byte for byte, whatever its script: no normalising, no stripping; what is odd
-in it `preprocess.rules` says. May import docmill.wire and docmill.errors.
+in it `preprocess.rules` says. That goes for lone surrogates too, which JSON and some encodings can
+express: the rule of that name refuses or repairs them. May import docmill.wire, docmill.marks and
+docmill.errors.
 """
 
 import codecs
@@ -22,6 +23,7 @@ import re
 from dataclasses import dataclass
 
 from docmill.errors import Reason
+from docmill.marks import contradicted_by
 from docmill.wire import Failure
 
 _UTF8_NAMES = frozenset({"utf-8", "utf8", "UTF-8", "UTF8"})
@@ -48,6 +50,7 @@ _SIGNATURES = (
 #: All control characters but those that text files use: BEL BS TAB LF VT FF CR ESC.
 _CONTROLS = bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27}) + b"\x7f"
 _MAX_CONTROL_SHARE = 0.1
+_DECLARE = "declare the document's own encoding (encoding, --encoding), or convert it"
 #: Not white space, a control character, default-ignorable in Unicode's sense, or a braille blank.
 _VISIBLE = re.compile(
     r"[^\s\x00-\x1f\x7f-\xa0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
@@ -58,21 +61,18 @@ _VISIBLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A document that passed."""
+    """A document that passed; it may hold lone surrogates."""
 
     text: str
 
 
-def read(
-    document: bytes, encoding: str, max_bytes: int, *, keeps_surrogates: bool = False
-) -> Text | Failure:
+def read(document: bytes, encoding: str, max_bytes: int) -> Text | Failure:
     """Return the document's text, or why it cannot be processed.
 
     Args:
         document: The bytes as they came.
         encoding: What they are declared to be.
         max_bytes: How many are taken.
-        keeps_surrogates: Lone surrogates are repaired afterwards: they are no reason to refuse.
 
     Cost: linear in the bytes; some 2 ns each.
     """
@@ -86,7 +86,7 @@ def read(
             return _refuse(
                 Reason.NOT_TEXT, f"the document looks like {kind}: extract its text first"
             )
-    decoded = _decode(document, encoding, "surrogatepass" if keeps_surrogates else "strict")
+    decoded = _decode(document, encoding)
     return _judge(*decoded) if isinstance(decoded, tuple) else decoded
 
 
@@ -94,25 +94,26 @@ def _refuse(reason: Reason, message: str) -> Failure:
     return Failure(code=reason, message=message)
 
 
-def _decode(document: bytes, encoding: str, errors: str) -> tuple[str, bytes] | Failure:
+def _decode(document: bytes, encoding: str) -> tuple[str, bytes] | Failure:
     """Return the text, and the same in UTF-8."""
     try:
+        if marked := contradicted_by(document, encoding):
+            return _refuse(
+                Reason.ENCODING,
+                f"the document opens with the mark of {marked} but is declared {encoding}: "
+                f"{_DECLARE}",
+            )
         if encoding in _UTF8_NAMES:
-            return document.decode(errors=errors), document
+            return document.decode(errors="surrogatepass"), document
         codec = codecs.lookup(encoding).name
         if codec in _NO_TEXT_CODECS:
             raise LookupError(encoding)
         # others take no handler for surrogates, or need none
-        text = document.decode(encoding, errors if codec.startswith("utf-") else "strict")
-        return text, text.encode(errors=errors)
+        errors = "surrogatepass" if codec.startswith("utf-") else "strict"
+        text = document.decode(encoding, errors)
+        return text, text.encode(errors="surrogatepass")
     except UnicodeDecodeError as error:
         return _refuse(Reason.ENCODING, _describe(document, encoding, error))
-    except UnicodeEncodeError as error:
-        return _refuse(
-            Reason.ENCODING,
-            f"half of a surrogate pair at character {error.start}, which is no character: convert "
-            "the document, or ask for the rule lone_surrogates=repair",
-        )
     except (LookupError, ValueError, UnicodeError):
         return _refuse(
             Reason.ENCODING,
@@ -121,13 +122,8 @@ def _decode(document: bytes, encoding: str, errors: str) -> tuple[str, bytes] | 
 
 
 def _describe(document: bytes, encoding: str, error: UnicodeDecodeError) -> str:
-    if document.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return f"the document opens with a UTF-16 mark at byte 0 but is declared {encoding}"
     bad = f"0x{document[error.start]:02x}" if error.start < len(document) else "the end"
-    return (
-        f"not valid {encoding} at byte {error.start} ({bad}: {error.reason}): declare the "
-        "document's encoding, or convert it"
-    )
+    return f"not valid {encoding} at byte {error.start} ({bad}: {error.reason}): {_DECLARE}"
 
 
 def _judge(text: str, as_utf8: bytes) -> Text | Failure:
@@ -139,6 +135,7 @@ def _judge(text: str, as_utf8: bytes) -> Text | Failure:
         return _refuse(
             Reason.NOT_TEXT,
             f"{num_controls:,} of the document's {len(as_utf8):,} bytes are control characters: "
-            "this looks like a binary file",
+            "it looks like a binary file: extract its text first; or, if it is text, name its "
+            "encoding (--encoding), perhaps utf-16-le",
         )
     return Text(text)

@@ -61,7 +61,7 @@ class Room:
         return Failure(
             code=Reason.TOO_LONG,
             message=f"the document has {num_tokens} tokens and {self.document_len:,} fit: "
-            f"{self._sum()}; split it, or allow truncation",
+            f"{self._sum()}; truncate=split answers it in parts, truncate=semantic cuts it",
         )
 
     def _sum(self) -> str:

@@ -1,6 +1,6 @@
 """The command line's options: their names, help and checks, shared by its commands.
 
-May import typer.
+May import typer and docmill.rules.
 """
 
 import re
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from docmill.rules import RULES
 
 #: Where the context's `meta` says whether tracebacks are wanted.
 DEBUG = "docmill.debug"
@@ -128,7 +130,8 @@ Rule = Annotated[
     typer.Option(
         metavar="RULE=POLICY",
         help="What to do where a rule finds something: allow, flag, repair or reject it; may be "
-        "given several times. docs/preprocessing.md lists the rules.",
+        f"given several times. The rules: {', '.join(RULES)}. docs/preprocessing.md says what each "
+        "looks for, and what may be done about it.",
         rich_help_panel=_LONG,
     ),
 ]

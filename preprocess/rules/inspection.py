@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from docmill.errors import JobRejected, Reason
 from docmill.report import Action, Finding
-from docmill.rules import Policy, check_policies
+from docmill.rules import Policy, check_policies, policies_of
 from docmill.wire import Failure
 from preprocess.rules.base import Rule
 from preprocess.rules.registry import RULES
@@ -74,11 +74,12 @@ def _action(rule: Rule, policy: Policy) -> Action:
 
 def _refusal(finding: Finding) -> Failure:
     rule = RULES[finding.rule]
-    repair = f", or {rule.id}=repair, which {rule.repair_summary}" if rule.repair else ""
-    remedy = f"another policy for it{repair}"
+    remedies = [f"{rule.id}=repair ({rule.repair_summary})"] if rule.repair else []
+    if "flag" in policies_of(rule.id):
+        remedies.append(f"{rule.id}=flag")
     message = (
-        f"rule {rule.id} found {finding.count:,}, the first at character {finding.at:,}: "
-        f"{rule.summary} Ask for {remedy}"
+        f"rule {rule.id} found {finding.count:,}, the first at character {finding.at:,}; "
+        f"--rule {' or '.join(remedies)} answers it all the same"
     )
     return Failure(code=Reason.REJECTED_BY_RULE, message=message)
 

@@ -21,6 +21,7 @@ def test_policies_come_back_in_the_order_of_their_names() -> None:
         ("flag", "must map rules to policies, got str"),
         (["data_url"], "must map rules to policies, got list"),
         ({"no_such": "flag"}, "there is no rule 'no_such'; known are lone_surrogates, "),
+        ({"zero-width": "flag"}, "no rule 'zero-width'; is 'zero_width' meant? known are lone_"),
         ({"data_url": "explode"}, "data_url must be one of allow, flag, reject, got 'explode'"),
         ({"data_url": "repair"}, "data_url must be one of allow, flag, reject, got 'repair'"),
         ({"lone_surrogates": "flag"}, "must be one of repair, reject, got 'flag'"),

@@ -55,6 +55,7 @@ def test_undeclared_cp1252_is_refused_with_the_offset() -> None:
     assert isinstance(outcome, Failure)
     assert Reason.ENCODING == outcome.code
     assert "byte 9 (0xb0" in outcome.message
+    assert "--encoding" in outcome.message
 
 
 def test_declared_cp1252_is_read_exactly() -> None:
@@ -174,6 +175,15 @@ def test_other_bad_bytes_are_refused_beside_surrogates() -> None:
 def test_binary_files_are_not_text(document: bytes) -> None:
     """A known signature or many control characters: not text, whatever the bytes decode to."""
     assert Reason.NOT_TEXT == _code_of(document)
+
+
+def test_text_of_another_encoding_is_told_what_to_do() -> None:
+    """UTF-16 without its mark looks like a binary file; the message names the remedy."""
+    outcome = _check("text".encode("utf-16-le"))
+
+    assert isinstance(outcome, Failure)
+    assert Reason.NOT_TEXT == outcome.code
+    assert "--encoding" in outcome.message
 
 
 def test_a_few_control_characters_pass() -> None:

@@ -76,6 +76,7 @@ def test_the_policy_refuse_names_the_figures(tokenizer: ModelTokenizer) -> None:
     assert isinstance(refused, Failure)
     assert Reason.TOO_LONG == refused.code
     assert "51 tokens and 50 fit" in refused.message
+    assert "truncate=split" in refused.message
 
 
 def test_no_room_at_all_names_the_figures() -> None:

@@ -10,6 +10,7 @@ from docmill.cli.app import app, run, submit
 from docmill.cli.ask import ingest
 from docmill.cli.shared import question, reading
 from docmill.request import build_spec
+from docmill.rules import RULES
 
 
 def test_a_command_has_the_options_of_its_groups() -> None:
@@ -62,3 +63,13 @@ def test_wrong_usage_of_a_group_is_wrong_usage_of_the_command() -> None:
 
     assert 2 == finished.exit_code
     assert "RULE=POLICY" in finished.stderr
+
+
+def test_the_help_names_every_rule() -> None:
+    """Nobody has to look a rule's name up elsewhere."""
+    [described] = [
+        option.help
+        for option in inspect.signature(question).parameters["rule"].annotation.__metadata__
+    ]
+
+    assert [] == [rule for rule in RULES if rule not in described]

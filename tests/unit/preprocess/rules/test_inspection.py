@@ -66,8 +66,10 @@ def test_a_rejection_says_what_where_and_what_to_do() -> None:
     assert ["repair", "reject"] == [finding.action for finding in inspection.findings]
     assert inspection.failure
     assert Reason.REJECTED_BY_RULE == inspection.failure.code
-    for words in ("rule zero_width found 1, the first at character 3", "zero_width=repair"):
-        assert words in inspection.failure.message
+    assert (
+        "rule zero_width found 1, the first at character 3; --rule zero_width=repair (removes "
+        "these) or zero_width=flag answers it all the same"
+    ) == inspection.failure.message
 
 
 def test_lone_surrogates_are_never_let_through() -> None:
