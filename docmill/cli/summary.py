@@ -1,15 +1,15 @@
 """What a run or a job came to, counted and told in a few lines.
 
 Pure: no clock and no I/O of its own. May import docmill.results, docmill.status and
-docmill.cli.output.
+docmill.cli.findings.
 """
 
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from docmill.cli.findings import FindingCounts
 from docmill.progress import counted, documents_per_s, duration
 from docmill.results import Result, about
 from docmill.status import JobStatus
@@ -28,14 +28,17 @@ def describe(status: JobStatus) -> str:
 class Tally:
     """Counts over results; tokens are counted where they were computed, so once per repeat.
 
-    Of a document that was split, those of all its parts count. `saved_tokens` are the prompt tokens
-    of repeats; `alike` counts documents that are almost equal to an earlier one.
+    Of a document that was split, those of all its parts count. Repeats were answered from the
+    answer to another document, `near_duplicates` of them from one that is only almost equal;
+    `saved_tokens` are the prompt tokens of those answers. `alike` counts documents that are almost
+    equal to an earlier one and were answered all the same.
     """
 
     answered: int = 0
     failed: int = 0
     other: int = 0
     repeats: int = 0
+    near_duplicates: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
@@ -44,10 +47,8 @@ class Tally:
     cut_tokens: int = 0
     split: int = 0
     parts: int = 0
-    flagged: int = 0
     alike: int = 0
-    #: Rule -> documents in which it found something.
-    findings: Counter[str] = field(default_factory=Counter)
+    findings: FindingCounts = field(default_factory=FindingCounts)
     #: Error code -> how often, and the first message.
     failures: dict[str, tuple[int, str]] = field(default_factory=dict)
     #: Custom id -> error code of those that failed: a later result replaces a failure.
@@ -81,6 +82,7 @@ class Tally:
         self._add_report(result)
         if result.shared in ("follower", "cached"):
             self.repeats += 1
+            self.near_duplicates += _takes_over(result)
             self.saved_tokens += result.usage.prompt_tokens
             return
         spent = result.division or result.usage
@@ -95,9 +97,10 @@ class Tally:
         if result.division:
             self.split += 1
             self.parts += result.division.parts
-        self.flagged += bool(result.warnings)
-        self.findings.update(result.warnings)
-        self.alike += result.near is not None
+        # a service of before knew warnings only, and only flagged
+        found = [(each.rule, each.action) for each in result.findings]
+        self.findings.add(found or [(rule, "flag") for rule in result.warnings])
+        self.alike += result.near is not None and not _takes_over(result)
 
     def _take_back(self, custom_id: str) -> None:
         code = self._failed.pop(custom_id, None)
@@ -136,18 +139,18 @@ class Tally:
         if self.split:
             parts = counted(self.parts, "part")
             yield f"split       {counted(self.split, 'document')} answered in {parts}"
-        if self.flagged:
-            rules = ", ".join(f"{rule} {count:,}" for rule, count in self.findings.most_common())
-            yield f"flagged     {counted(self.flagged, 'document')}: {rules}"
+        yield from self.findings.lines()
         if self.repeats or self.cached_tokens:
             repeats = "a repeat" if self.repeats == 1 else "repeats"
+            near = counted(self.near_duplicates, "near duplicate")
             yield (
-                f"cache hits  {counted(self.repeats, 'document')} answered as {repeats}, "
+                f"cache hits  {counted(self.repeats, 'document')} answered as {repeats}"
+                f"{f' ({near})' if self.near_duplicates else ''}, "
                 f"{counted(self.saved_tokens + self.cached_tokens, 'prompt token')} not computed "
                 "again"
             )
         if self.alike:
-            yield f"alike       {counted(self.alike, 'document')} almost equal to an earlier one"
+            yield alike_line(self.alike)
 
     def failure_lines(self) -> list[str]:
         """Tell a person what failed: each error code, how often, and the first of it."""
@@ -163,13 +166,13 @@ class Tally:
             "other": self.other,
             "answered_before": skipped,
             "repeats": self.repeats,
+            "near_duplicates": self.near_duplicates,
             "saved_tokens": self.saved_tokens,
             "truncated": self.truncated,
             "cut_tokens": self.cut_tokens,
             "split": self.split,
             "parts": self.parts,
-            "flagged": self.flagged,
-            "findings": dict(self.findings.most_common()),
+            **self.findings.to_dict(),
             "alike": self.alike,
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
@@ -178,3 +181,14 @@ class Tally:
             "errors": {code: count for code, (count, _) in self.failures.items()},
             "output": output,
         }
+
+
+def alike_line(count: int) -> str:
+    """Tell a person of documents that are almost equal to another and do not share its answer."""
+    return f"alike       {counted(count, 'document')} almost equal to another, answered by itself"
+
+
+def _takes_over(result: Result) -> bool:
+    """Whether the answer is that of an almost equal document."""
+    near = result.near
+    return near is not None and near.is_reused and result.shared in ("follower", "cached")

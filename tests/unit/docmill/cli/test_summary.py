@@ -1,7 +1,7 @@
 """What a run came to, in numbers and in words."""
 
 from docmill.cli.summary import Tally
-from docmill.report import Division, Near, Truncation
+from docmill.report import Action, Division, Finding, Near, Truncation
 from docmill.results import Result
 from docmill.wire import Failure, Usage
 
@@ -9,6 +9,10 @@ from docmill.wire import Failure, Usage
 def _answer(custom_id: str, shared: str = "run") -> Result:
     usage = Usage(prompt_tokens=100, cached_tokens=30, completion_tokens=7)
     return Result(custom_id, "succeeded", usage=usage, shared=shared)  # type: ignore[arg-type]
+
+
+def _found(**actions: Action) -> tuple[Finding, ...]:
+    return tuple(Finding(rule=rule, action=action) for rule, action in actions.items())
 
 
 def _tally(*results: Result) -> Tally:
@@ -72,24 +76,46 @@ def test_what_became_of_documents_is_told() -> None:
             usage=usage,
             division=Division(parts=3, rounds=1, prompt_tokens=400, completion_tokens=50),
         ),
-        Result("b", "failed", warnings=("mojibake", "zero_width"), usage=usage),
+        Result("b", "failed", findings=_found(mojibake="flag", zero_width="reject"), usage=usage),
         Result(
             "c",
             "succeeded",
-            warnings=("zero_width",),
+            findings=_found(zero_width="repair"),
             near=Near(custom_id="a", job_id="j", similarity=0.9),
         ),
     )
 
     assert [
         "split       1 document answered in 3 parts",
-        "flagged     2 documents: zero_width 2, mojibake 1",
-        "alike       1 document almost equal to an earlier one",
+        "flagged     1 document: mojibake 1",
+        "repaired    1 document: zero_width 1",
+        "rejected    1 document: zero_width 1",
+        "alike       1 document almost equal to another, answered by itself",
         "tokens      440 in, 54 out",
-    ] == tally.lines(1.0, "out.jsonl", 0)[1:5]
+    ] == tally.lines(1.0, "out.jsonl", 0)[1:7]
     told = tally.to_dict(1.0, "out.jsonl", 0)
-    assert (1, 3, 2, 1) == tuple(told[name] for name in ("split", "parts", "flagged", "alike"))
+    assert (1, 3, 1) == tuple(told[name] for name in ("split", "parts", "alike"))
+    assert (1, 1, 1) == tuple(told[name] for name in ("flagged", "repaired", "rejected"))
     assert {"zero_width": 2, "mojibake": 1} == told["findings"]
+
+
+def test_a_near_duplicate_is_a_repeat_and_not_alike() -> None:
+    """Whose answer is taken over is told apart from what was only noticed."""
+    near = Near(custom_id="a", job_id="j", similarity=0.9, is_reused=True)
+    taken = Result("b", "succeeded", shared="cached", near=near)
+    # the one whose answer it was to get failed, so it was computed after all
+    computed = Result("c", "succeeded", shared="run", near=near)
+    tally = _tally(taken, computed, _answer("d", "follower"))
+
+    assert (2, 1, 1) == (tally.repeats, tally.near_duplicates, tally.alike)
+    assert "2 documents answered as repeats (1 near duplicate), " in tally.lines(1.0, "o", 0)[1]
+
+
+def test_warnings_of_old_services_were_flags() -> None:
+    """A result without a report counts as well."""
+    told = _tally(Result("a", "succeeded", warnings=("mojibake",))).to_dict(1.0, "o", 0)
+
+    assert (1, {"mojibake": 1}) == (told["flagged"], told["findings"])
 
 
 def test_one_is_not_told_in_the_plural() -> None:
