@@ -19,7 +19,7 @@ from docmill.intake import Item, Refusal
 from docmill.intake.base import OPTIONS
 from docmill.job import Job
 from docmill.results import Result
-from docmill.results_file import read_results
+from docmill.results_file import read_results, records_of_others
 from docmill.tasks import Task
 
 #: How long a read of results that are there already may take.
@@ -82,6 +82,8 @@ def ingest(
 def export(client: Client, task: Task, files_dir: Path, note: Note) -> dict[str, int]:
     """Write a job's results to a file, which takes its place whole; return how many there are.
 
+    What an earlier file of this name has of documents that are not among them stays, behind them.
+
     Raises:
         IntakeError: The file cannot be written, or there is one that holds something else.
         JobNotFound, ResultExpired: There is nothing to write.
@@ -97,7 +99,7 @@ def export(client: Client, task: Task, files_dir: Path, note: Note) -> dict[str,
             left.unlink(missing_ok=True)  # of an attempt that was killed
         temporary = target.with_name(f".docmill-{task.task_id}-{task.run}")
         try:
-            count = _write(_results(job), temporary, note)
+            count = _write(_results(job), temporary, target, note)
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -106,13 +108,19 @@ def export(client: Client, task: Task, files_dir: Path, note: Note) -> dict[str,
     return {"results": count}
 
 
-def _write(results: Iterable[Result], path: Path, note: Note) -> int:
+def _write(results: Iterable[Result], path: Path, earlier: Path, note: Note) -> int:
     count = 0
+    has_earlier = earlier.exists()
+    written: set[str] = set()
     with path.open("xb") as file:
         for result in results:
             file.write(result.to_json().encode() + b"\n")
             count += 1
+            if has_earlier:
+                written.add(result.custom_id)
             note({"results": count})
+        if has_earlier:
+            file.writelines(records_of_others(earlier, written))
         file.flush()
         os.fsync(file.fileno())
     return count
@@ -132,9 +140,15 @@ def _target(path: str, files_dir: Path) -> Path:
         raise IntakeError(f"output {path!r} leads out of the folder that may be written")
     if target.exists() and not target.is_file():
         raise IntakeError(f"output {path!r} is no file")
-    if target.exists() and next(read_results(target), None) is None and target.stat().st_size:
+    if target.exists() and target.stat().st_size and not _begins_with_a_result(target):
         raise IntakeError(f"output {path!r} holds something else than results")
     return target
+
+
+def _begins_with_a_result(path: Path) -> bool:
+    with contextlib.suppress(IntakeError):
+        return next(read_results(path), None) is not None
+    return False
 
 
 def _results(job: Job) -> Iterator[Result]:

@@ -83,7 +83,7 @@ def export(
     """Let the service write a job's results to a file of its own; prints the task's id.
 
     Written once the job has ended, one JSON line each (OpenAI Batch format). The file takes its
-    place when it is whole.
+    place when it is whole; what it had of other documents stays.
 
         docmill export papers answers/papers.jsonl
 

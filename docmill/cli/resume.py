@@ -1,44 +1,35 @@
 """The output file of a run: what an earlier run left in it, and adding to it.
 
-Decides which documents need not be asked about again: those with an answer. Error records of an
-earlier run are taken out, because their documents run again, and so is a last line that a killed
-run left torn; not before there is a first result, so that a run that fails leaves the file as it
-was. A failure that a later result replaces, because its document was retried meanwhile, is taken
-out on closing. Everything else in the file stays byte for byte. May import docmill.results.
+Decides which documents need not be asked about again: those with an answer. What is there is only
+added to, so that an interrupted run loses nothing of it; but for a last line that a killed run left
+torn, which makes room for the first result. A failure that a later result replaces, because its
+document ran again or was retried meanwhile, is taken out on closing. Everything else in the file
+stays byte for byte, whose document it may be of. May import docmill.results_file.
 """
 
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from docmill.errors import IntakeError
 from docmill.results import Result
+from docmill.results_file import end_last_line, parse_record, replacing
 
 
 @dataclass(slots=True)
 class Earlier:
-    """What an output file holds: the answers, and how much has to go.
+    """The answers that an output file holds.
 
     `answered` maps a custom id to what was asked and of which model, as `Result` has them.
     """
 
     answered: dict[str, tuple[str, str | None]] = field(default_factory=dict)
-    num_failed: int = 0
-    is_torn: bool = False
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether the file can be added to as it is."""
-        return not self.num_failed and not self.is_torn
 
     def models_beside(self, name: str) -> list[str]:
         """Return the names of other models than this that answers are of."""
@@ -72,7 +63,7 @@ class OutputFile:
             self._lock()
             self._made = made
             self.earlier = self._look()
-            self._is_clean = self.earlier.is_clean
+            self._is_ready = False
         except OSError as error:
             self.close()
             raise self._cannot_write(error) from error
@@ -91,63 +82,44 @@ class OutputFile:
 
     def _look(self) -> Earlier:
         found = Earlier()
-        for number, line in self._lines():
-            if not line.endswith(b"\n"):
-                found.is_torn = True
-                break
+        self._file.seek(0)
+        for number, line in enumerate(self._file, start=1):
             result = self._read(number, line)
+            if result is None:
+                break
+            self._note(result)
             if result.ok:
                 question = (sys.intern(result.spec), result.model and sys.intern(result.model))
                 found.answered[result.custom_id] = question
-            else:
-                found.num_failed += 1
         return found
 
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
-        self._file.seek(0)
-        yield from enumerate(self._file, start=1)
-
-    def _read(self, number: int, line: bytes) -> Result:
+    def _read(self, number: int, line: bytes) -> Result | None:
         try:
-            return Result.from_openai(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            return parse_record(line, f"output {self.path}, line {number} is not a result")
+        except IntakeError as error:
             raise IntakeError(
-                f"output {self.path}, line {number} is not a result of docmill; choose another "
-                "--output, or move this file away"
+                f"{error.message}; choose another --output, or move this file away"
             ) from error
 
-    def _clean(self, keeps: Callable[[Result], bool]) -> None:
-        """Put a file with only the records to keep in this one's place, in one step."""
-        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)
-        cleaned = os.fdopen(handle, "w+b")
-        try:
-            for number, line in self._lines():
-                if line.endswith(b"\n") and keeps(self._read(number, line)):
-                    cleaned.write(line)
-            cleaned.flush()
-            os.fsync(cleaned.fileno())
-            os.fchmod(cleaned.fileno(), self.path.stat().st_mode & 0o777)
-            fcntl.flock(cleaned, fcntl.LOCK_EX)
-            Path(name).replace(self.path)
-        except BaseException:
-            _close(cleaned)
-            Path(name).unlink(missing_ok=True)
-            raise
-        self._file.close()
-        self._file = cleaned
-        self._is_clean = True
+    def _put_in_order(self) -> None:
+        """Take out the failures that later records replace."""
+        with replacing(self.path) as kept:
+            self._file.seek(0)
+            for number, line in enumerate(self._file, start=1):
+                result = self._read(number, line)
+                if result is None or self._is_last(result):
+                    kept.write(line)
 
     def write(self, result: Result) -> None:
         """Add one result; it survives the end of this process.
-
-        Before the first one, what has to go of an earlier run is taken out.
 
         Raises:
             IntakeError: The disk is full, the file cannot be written any more, or it is gone.
         """
         try:
-            if not self._is_clean and self._is_in_place():
-                self._clean(lambda earlier: earlier.ok)
+            if not self._is_ready and self._is_in_place():
+                end_last_line(self._file)
+                self._is_ready = True
             self._file.write(result.to_json().encode() + b"\n")
             self._file.flush()
             self._note(result)
@@ -193,11 +165,11 @@ class OutputFile:
 
     def close(self) -> None:
         """Close the file and give it free."""
-        if self._replaced:
+        if self._replaced and self.path.is_file():  # the null device is none
             # should it fail, the records stay, and a later run takes them out
             with contextlib.suppress(OSError, IntakeError):
                 if self._is_in_place():
-                    self._clean(self._is_last)
+                    self._put_in_order()
         if self._made is not None:
             with contextlib.suppress(OSError):
                 if self._is_in_place() and not self.path.stat().st_size:

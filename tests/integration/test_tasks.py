@@ -13,6 +13,8 @@ from docmill import Client
 from docmill.cli import app
 from docmill.keys import Keys
 from docmill.link import Link
+from docmill.results import Result
+from docmill.results_file import read_results, write_results
 from docmill.tasks import MAX_ENDED, Task, ask, find, list_tasks
 from docmill.wire import Failure, Header
 from tests.support.canned_worker import CannedWorker, answering
@@ -305,13 +307,27 @@ def test_an_export_may_be_done_again(do: Do, files: Path) -> None:
     assert ["answers.jsonl", "papers"] == sorted(path.name for path in files.iterdir())
 
 
+@pytest.mark.usefixtures("answered")
+def test_an_export_keeps_what_is_of_other_documents(do: Do, files: Path) -> None:
+    """Another job's answers in the file stay; those of the same documents are replaced."""
+    others = [Result(name, "succeeded", text="old") for name in ("c", "a")]
+    write_results(others, files / "answers.jsonl")
+    task = do("export", "answers.jsonl")
+
+    assert {"results": 2} == task.counts
+    texts = {record.custom_id: record.text for record in read_results(files / "answers.jsonl")}
+    assert {"a", "b", "c"} == set(texts)
+    assert ("old", True) == (texts["c"], texts["a"] != "old")
+    assert 3 == len((files / "answers.jsonl").read_text().splitlines())
+
+
 UNWRITABLE = {
     "outside": ("../out.jsonl", "leads out"),
     "link": ("link/out.jsonl", "leads out"),
     "folder": ("papers", "is no file"),
     "itself": ("", "is no file"),
     "other content": ("papers/a.txt", "something else"),
-    "other lines": ("papers/lines.txt", "is not a result"),
+    "other lines": ("papers/lines.txt", "something else"),
     "below a file": ("papers/a.txt/out.jsonl", "cannot be"),
 }
 

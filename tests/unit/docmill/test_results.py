@@ -1,6 +1,8 @@
 """Results: from the wire, to the OpenAI Batch format, and back."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +204,48 @@ def test_results_go_through_a_file(tmp_path: Path) -> None:
 
     assert [result(), result(FAILURE)] == list(read_results(path))
     assert 2 == path.read_bytes().count(b"\n")
+
+
+def test_a_file_keeps_what_it_has_of_other_documents(tmp_path: Path) -> None:
+    """A document's record is replaced, all others stay, and what was torn makes room."""
+    path = tmp_path / "out.jsonl"
+    other, again = replace(result(), custom_id="other"), replace(result(), custom_id="again")
+    write_results([replace(result(FAILURE), custom_id="again"), other], path)
+    with path.open("ab") as file:
+        file.write(b'{"id": "torn')
+
+    assert 1 == write_results([again], path)
+    assert [other, again] == list(read_results(path))
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_results_that_break_off_cost_no_record(tmp_path: Path) -> None:
+    """What was there stays, and so does what came."""
+    path = tmp_path / "out.jsonl"
+    ids = ("a", "b", "c")
+    write_results((replace(result(), custom_id=name) for name in ids), path)
+
+    def broken() -> Iterator[Result]:
+        yield replace(result(FAILURE), custom_id="b")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_results(broken(), path)
+
+    assert [("a", True), ("c", True), ("b", False)] == [
+        (record.custom_id, record.ok) for record in read_results(path)
+    ]
+
+
+def test_results_are_not_mixed_with_something_else(tmp_path: Path) -> None:
+    """A file that holds something else stays as it is, also without a line feed at its end."""
+    path = tmp_path / "notes.txt"
+    path.write_text("a note")
+
+    with pytest.raises(IntakeError, match=r"notes\.txt, line 1 is not a result"):
+        write_results([result()], path)
+
+    assert "a note" == path.read_text()
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
