@@ -96,8 +96,8 @@ class Envelopes:
                 Refusal(custom_id, item.code, item.message, item.source), position
             )
         message = (
-            f"custom_id {item.custom_id!r} stands twice: {envelope.earlier} and {position}; "
-            "only the first was taken"
+            f"custom_id {item.custom_id!r} stands twice: {envelope.earlier} and {position}; give "
+            "each document its own id"
         )
         refusal = Refusal(custom_id, Reason.DUPLICATE_CUSTOM_ID, message, item.source)
         return self._rejection(refusal, position)

@@ -3,8 +3,10 @@
 May import docmill.errors.
 """
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from docmill.errors import Reason
@@ -30,6 +32,11 @@ OPTIONS = (
     "truncate",
 )
 
+_KNOWN = frozenset({*OPTIONS, "custom_id", "id", "text"})
+#: Of a key that is taken for a misspelt option: its length, and how like the option's name it is.
+_MIN_LIKE_LEN, _MAX_LIKE_LEN = 4, 40
+_LIKENESS = 0.8
+
 #: Longest custom id, in bytes of UTF-8.
 MAX_ID_BYTES = 512
 
@@ -44,6 +51,7 @@ class Document:
         encoding: Of the bytes, if `text` is bytes.
         options: What this document asks instead of its job: prompt, messages, max_tokens, ….
         source: Where it came from, handed back with its result.
+        ignored: Keys that stood beside these and mean nothing, but read like an option, and which.
     """
 
     custom_id: str
@@ -51,6 +59,7 @@ class Document:
     encoding: str = "utf-8"
     options: Mapping[str, Any] | None = None
     source: Mapping[str, Any] | None = None
+    ignored: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,26 @@ class Refusal:
 
 
 Item = Document | Refusal
+
+
+def ignored_in(fields: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the keys that read like an option's name, and which option is likely meant.
+
+    Data sets have keys of their own, so such a key is no reason to refuse a document.
+    """
+    found = {key: meant for key in fields if key not in _KNOWN and (meant := _option_like(key))}
+    return {key: meant for key, meant in found.items() if meant not in fields} or None
+
+
+@lru_cache(maxsize=1024)
+def _option_like(key: str) -> str | None:
+    if not _MIN_LIKE_LEN <= len(key) <= _MAX_LIKE_LEN:
+        return None
+    name = key.casefold().replace("-", "_")
+    close = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=_LIKENESS)
+    begun = [option for option in OPTIONS if option.startswith(name)]
+    # four letters are the beginning of too many words
+    return next(iter(close or begun[: len(name) > _MIN_LIKE_LEN]), None)
 
 
 def position_of(source: Mapping[str, Any] | None, number: int) -> str:

@@ -1,10 +1,11 @@
 """JSON Lines in: one document a line, in docmill's plain form or OpenAI's Batch form.
 
 A plain line is `{"id": …, "text": …}` (`custom_id` does as well), with its own prompt, max_tokens …
-if it likes; other keys are ignored. Lines are split at line feeds and nowhere else. A line that
-cannot be used is refused alone: not JSON (NaN and infinities are not), not an object, a key given
-twice (which one counts would be a guess), invalid UTF-8, too long. Blank lines are skipped. Memory
-is bounded by the longest line allowed, whatever the file holds. May import docmill.errors.
+if it likes; other keys are ignored, and noted where they read like an option. Lines are split at
+line feeds and nowhere else. A line that cannot be used is refused alone: not JSON (NaN and
+infinities are not), not an object, a key given twice (which one counts would be a guess), invalid
+UTF-8, too long. Blank lines are skipped. Memory is bounded by the longest line allowed, whatever
+the file holds. May import docmill.errors.
 """
 
 import json
@@ -20,6 +21,7 @@ from docmill.intake.base import (
     Item,
     Refusal,
     id_problem,
+    ignored_in,
 )
 from docmill.intake.compressed import open_bytes
 from docmill.intake.formats import format_of
@@ -159,7 +161,8 @@ def _document(custom_id: str, fields: dict[str, Any], source: dict[str, Any]) ->
             else "text is missing"
         )
     own = {name: fields[name] for name in OPTIONS if fields.get(name) is not None}
-    return Document(custom_id, text, options=own or None, source=source)
+    ignored = ignored_in(fields)
+    return Document(custom_id, text, options=own or None, source=source, ignored=ignored)
 
 
 def _refuse_surrogates(line: bytes, fields: dict[str, Any]) -> None:

@@ -3,10 +3,11 @@
 May import nothing of docmill but its intake.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from docmill.intake.base import MAX_DOCUMENT_BYTES, Item, Refusal, position_of
+from docmill.intake.base import MAX_DOCUMENT_BYTES, Document, Item, Refusal, position_of
 from docmill.intake.files import read
 from docmill.intake.paths import Paths
 
@@ -32,7 +33,8 @@ class Scan:
     """What a look through the input found.
 
     `count` documents can be used; `problems` and `duplicates` hold the first of each kind, and
-    `num_problems` and `num_duplicates` say how many there are.
+    `num_problems` and `num_duplicates` say how many there are. `ignored` counts the lines that hold
+    a key that means nothing but reads like an option, by key and option.
     """
 
     count: int = 0
@@ -40,6 +42,7 @@ class Scan:
     duplicates: list[Duplicate] = field(default_factory=list)
     num_problems: int = 0
     num_duplicates: int = 0
+    ignored: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add_problem(self, refusal: Refusal) -> None:
         """Count a problem, and keep it if it is among the first."""
@@ -52,6 +55,12 @@ class Scan:
         self.num_duplicates += 1
         if len(self.duplicates) < MAX_KEPT:
             self.duplicates.append(duplicate)
+
+    def add_ignored(self, document: Document) -> None:
+        """Count the keys that were passed over; of different ones the first are kept."""
+        for pair in (document.ignored or {}).items():
+            if pair in self.ignored or len(self.ignored) < MAX_KEPT:
+                self.ignored[pair] += 1
 
 
 def scan(
@@ -91,6 +100,7 @@ def scan_items(items: Iterable[Item]) -> Scan:
             found.add_problem(item)
         else:
             found.count += 1
+            found.add_ignored(item)
         position = position_of(item.source, number)
         first = first_at.setdefault(item.custom_id, position)
         if first != position:

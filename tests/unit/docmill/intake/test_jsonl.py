@@ -32,6 +32,40 @@ def refusals(items: list[Item]) -> list[Refusal]:
     return [item for item in items if isinstance(item, Refusal)]
 
 
+@pytest.mark.parametrize(
+    ("key", "option"),
+    [
+        ("max_token", "max_tokens"),
+        ("maxTokens", "max_tokens"),
+        ("max-document-tokens", "max_document_tokens"),
+        ("rule", "rules"),
+        ("trunc", "truncate"),
+        ("Prompt", "prompt"),
+        ("title", None),
+        ("temp", None),
+        ("seen", None),
+        ("label", None),
+        ("prompt" * 99, None),
+    ],
+)
+def test_a_key_that_reads_like_an_option_is_noted(key: str, option: str | None) -> None:
+    """Data sets have keys of their own, so the document is taken and the key passed over."""
+    item = parse_line(json.dumps({"id": "a", "text": "x", key: 3}).encode(), SOURCE)
+
+    assert isinstance(item, Document)
+    assert item.options is None
+    assert (option and {key: option}) == item.ignored
+
+
+def test_a_key_beside_the_option_itself_is_not_noted() -> None:
+    """Who gives both knows what each of them is."""
+    line = b'{"id": "a", "text": "x", "prompts": 3, "prompt": "Sum up."}'
+    item = parse_line(line, SOURCE)
+
+    assert isinstance(item, Document)
+    assert item.ignored is None
+
+
 def test_lines_end_at_line_feeds_only() -> None:
     """Line separators of Unicode inside a string do not cut it."""
     texts = documents(list(read_jsonl(CASES / "i01_unicode_line_separators.jsonl")))
