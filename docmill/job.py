@@ -14,6 +14,7 @@ from typing import Literal
 from docmill.cursor import Cursor, Patience
 from docmill.errors import JobCancelled, JobNotFound, JobRejected, ResultExpired, ResultTimeout
 from docmill.link import Link
+from docmill.parts import parts_of
 from docmill.progress import Reporter, show_progress
 from docmill.results import Result
 from docmill.retrying import RetryReport, retry_failed
@@ -123,7 +124,8 @@ class Job:
     def _look(self, reporter: Reporter, patience: Patience) -> JobStatus:
         """Look once for the end, and tell the reporter."""
         status = self.status()
-        reporter.update_from(status)
+        is_told = reporter.is_shown and status.done < status.submitted
+        reporter.update_from(status, str(parts_of(self._link, self._id)) if is_told else "")
         if not status.is_finished and patience.is_over:
             raise ResultTimeout(
                 f"job {self._id!r} has not ended within {patience.timeout_s:g} s; {status.done} of "

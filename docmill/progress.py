@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
 #: Rates are those of the last so many seconds, because the first documents say little of the rest.
@@ -105,8 +106,21 @@ class _Counts(Protocol):
     def is_paused(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What there is to show."""
+
+    done: int
+    total: int | None
+    num_failed: int
+    parts: str
+    pace: str
+
+
 class Reporter:
     """Shows nothing; the base of those that do."""
+
+    is_shown = False
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -119,18 +133,33 @@ class Reporter:
         num_tokens: int = 0,
         num_failed: int = 0,
         is_paused: bool = False,
+        parts: str = "",
     ) -> None:
-        """Take note of what is done; `num_tokens` counts prompt and output tokens so far."""
-        self._pace.update(done, total, num_tokens)
-        self._show(done, total, num_failed, "paused" if is_paused else self._pace.describe())
+        """Take note of what is done.
 
-    def update_from(self, status: _Counts) -> None:
-        """Take note of a job's status."""
+        Args:
+            done: Documents that are.
+            total: Documents in all, if that is known.
+            num_tokens: Prompt and output tokens so far.
+            num_failed: Documents that are done but have no answer.
+            is_paused: Whether nothing goes on.
+            parts: What is done of documents that are not, in words.
+        """
+        self._pace.update(done, total, num_tokens)
+        pace = "paused" if is_paused else self._pace.describe()
+        self._show(_Shown(done, total, num_failed, parts, pace))
+
+    def update_from(self, status: _Counts, parts: str = "") -> None:
+        """Take note of a job's status, and of what is done of its documents that are not."""
         self.update(
-            status.done, status.submitted, num_failed=status.failed, is_paused=status.is_paused
+            status.done,
+            status.submitted,
+            num_failed=status.failed,
+            is_paused=status.is_paused,
+            parts=parts,
         )
 
-    def _show(self, done: int, total: int | None, num_failed: int, pace: str) -> None:
+    def _show(self, shown: _Shown) -> None:
         """Show it, or do not."""
 
     def finish(self) -> None:
@@ -140,6 +169,8 @@ class Reporter:
 class LineReporter(Reporter):
     """Prints a plain line every few seconds, and the last state at the end."""
 
+    is_shown = True
+
     def __init__(self, pace: Pace, stream: TextIO, clock: Callable[[], float]) -> None:
         super().__init__(pace)
         self._stream = stream
@@ -148,11 +179,13 @@ class LineReporter(Reporter):
         self._line = ""
         self._has_begun = False
 
-    def _show(self, done: int, total: int | None, num_failed: int, pace: str) -> None:
+    def _show(self, shown: _Shown) -> None:
+        done, total, pace = shown.done, shown.total, shown.pace
         of_total = f"/{total:,}" if total is not None else ""
         noun = "document" if (done if total is None else total) == 1 else "documents"
-        failed = f", {num_failed:,} failed" if num_failed else ""
-        self._line = f"{done:,}{of_total} {noun}{failed}{f' ({pace})' if pace else ''}"
+        parts = f", {shown.parts}" if shown.parts else ""
+        failed = f", {shown.num_failed:,} failed" if shown.num_failed else ""
+        self._line = f"{done:,}{of_total} {noun}{parts}{failed}{f' ({pace})' if pace else ''}"
         self._has_begun = done > 0
         if self._clock() >= self._due_at:
             self._print()
@@ -171,14 +204,19 @@ class LineReporter(Reporter):
 class BarReporter(Reporter):
     """Draws a bar that is redrawn in place."""
 
+    is_shown = True
+
     def __init__(self, pace: Pace, bar: Any) -> None:
         super().__init__(pace)
         self._bar = bar
         self._task = bar.add_task("documents", total=None, pace="", failed="")
 
-    def _show(self, done: int, total: int | None, num_failed: int, pace: str) -> None:
-        failed = f"{num_failed} failed" if num_failed else ""
-        self._bar.update(self._task, completed=done, total=total, pace=pace, failed=failed)
+    def _show(self, shown: _Shown) -> None:
+        failed = f"{shown.num_failed} failed" if shown.num_failed else ""
+        pace = ", ".join(filter(None, (shown.parts, shown.pace)))
+        self._bar.update(
+            self._task, completed=shown.done, total=shown.total, pace=pace, failed=failed
+        )
 
 
 @contextmanager

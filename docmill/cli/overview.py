@@ -17,6 +17,7 @@ from docmill.dead import DeadLetters
 from docmill.errors import JobError, MessageError
 from docmill.job import Job, JobStatus
 from docmill.link import Link
+from docmill.parts import Parts, parts_of
 from docmill.progress import counted, duration
 from docmill.shards import Shards
 from docmill.sharing import Sharing, read_sharing
@@ -38,6 +39,7 @@ class _Shown:
     name: str | None
     shard: int | None
     producer_seen_at: float | None
+    parts: Parts
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, for JSON."""
@@ -46,11 +48,15 @@ class _Shown:
             told["shard"] = self.shard
         if self.producer_seen_at is not None:
             told["producer_seen_at"] = self.producer_seen_at
+        if self.parts.documents:
+            told["parts"] = self.parts.to_dict()
         return told
 
     def line(self, now: float) -> str:
         """Tell it to a person."""
         words = [describe(self.status)]
+        if parts := str(self.parts):
+            words.append(parts)
         if self.name:
             words.append(f"{self.name!r}")
         if self.status.created_at is not None:
@@ -197,7 +203,8 @@ def _shown(link: Link, job_id: str, status: JobStatus, num_shards: int) -> _Show
 
     meta, seen_at = link.run(read)
     shard = link.keys.shard if num_shards > 1 else None
-    return _Shown(status, _name_in(meta), shard, seen_at)
+    parts = parts_of(link, job_id) if status.waiting else Parts()
+    return _Shown(status, _name_in(meta), shard, seen_at, parts)
 
 
 def _name_in(meta: bytes | None) -> str | None:

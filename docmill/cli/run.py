@@ -6,6 +6,7 @@ as it comes. The main thread only waits on a queue, so that an interrupt, a dead
 result are all noticed at once. May import everything in docmill.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -33,6 +34,7 @@ from docmill.cli.summary import Tally
 from docmill.client import Client, new_job_id
 from docmill.errors import DocmillError
 from docmill.job import Job
+from docmill.parts import Parts, parts_of
 from docmill.progress import Reporter, counted, show_progress
 
 #: Together under the 5 s within which an interrupt has to end everything.
@@ -41,6 +43,8 @@ _CANCEL_PATIENCE_S = 0.5
 #: Results held for writing: enough to keep reading ahead, little to lose.
 _QUEUE_SIZE = 1024
 _TICK_S = 0.5
+#: Seconds between two looks at documents that are answered in parts.
+_LOOK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,7 @@ class Run:
         self._is_over = threading.Event()
         self._job: Job | None = None
         self._reporter: Reporter | None = None
+        self._parts = Parts()
         self._began_at = time.monotonic()
 
     def run(self) -> None:
@@ -197,6 +202,9 @@ class Run:
                 continue
             if kind == "result":
                 self._take(value)
+            elif kind == "parts":
+                self._parts = value
+                self._tell_progress()
             elif kind == "service":
                 self._hear(value, shown)
             elif kind == "error":
@@ -218,7 +226,11 @@ class Run:
         tally = self._outcome.tally
         total = self._outcome.total - self._outcome.skipped
         self._reporter.update(
-            tally.done, total, num_tokens=tally.num_tokens, num_failed=tally.failed
+            tally.done,
+            total,
+            num_tokens=tally.num_tokens,
+            num_failed=tally.failed,
+            parts=str(self._parts),
         )
 
     def _hear(self, event: Event, shown: ExitStack) -> None:
@@ -272,6 +284,15 @@ class Run:
     def _follow(self, job: Job) -> None:
         self._job = job
         threading.Thread(target=self._receive, args=(job,), daemon=True).start()
+        threading.Thread(target=self._watch_parts, args=(job,), daemon=True).start()
+
+    def _watch_parts(self, job: Job) -> None:
+        parts = Parts()
+        with contextlib.suppress(DocmillError):  # who receives tells what is the matter
+            while not self._is_over.wait(_LOOK_EVERY_S):
+                before, parts = parts, parts_of(job._link, job.id)
+                if parts != before:
+                    self._put("parts", parts)
 
     def _receive(self, job: Job) -> None:
         try:

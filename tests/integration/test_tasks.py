@@ -13,7 +13,7 @@ from docmill import Client
 from docmill.cli import app
 from docmill.keys import Keys
 from docmill.link import Link
-from docmill.results import Result
+from docmill.results import Result as Record
 from docmill.results_file import read_results, write_results
 from docmill.tasks import MAX_ENDED, Task, ask, find, list_tasks
 from docmill.wire import Failure, Header
@@ -310,7 +310,7 @@ def test_an_export_may_be_done_again(do: Do, files: Path) -> None:
 @pytest.mark.usefixtures("answered")
 def test_an_export_keeps_what_is_of_other_documents(do: Do, files: Path) -> None:
     """Another job's answers in the file stay; those of the same documents are replaced."""
-    others = [Result(name, "succeeded", text="old") for name in ("c", "a")]
+    others = [Record(name, "succeeded", text="old") for name in ("c", "a")]
     write_results(others, files / "answers.jsonl")
     task = do("export", "answers.jsonl")
 

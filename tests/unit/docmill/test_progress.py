@@ -93,6 +93,17 @@ def test_a_terminal_gets_a_bar(clock: Clock) -> None:
     assert "1 failed" in stream.getvalue()
 
 
+def test_parts_are_told_between_documents(clock: Clock) -> None:
+    """Where documents are answered in parts, those show that it goes on: as a line and as a bar."""
+    streams = [io.StringIO(), Terminal()]
+    for stream in streams:
+        with show_progress(stream=stream, clock=clock) as reporter:
+            reporter.update(1, 2, num_failed=1, parts="3/5 parts of 1 document")
+
+    assert "1/2 documents, 3/5 parts of 1 document, 1 failed\n" == streams[0].getvalue()
+    assert "3/5 parts of 1 document" in streams[1].getvalue()
+
+
 def test_a_pause_is_told_instead_of_a_rate(clock: Clock) -> None:
     """A job that rests has no pace and no time left."""
     stream = io.StringIO()
