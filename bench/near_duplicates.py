@@ -182,6 +182,27 @@ def quality() -> Figures:
     return figures
 
 
+def family(num_members: int = 5) -> Figures:
+    """Measure how often a copy in another form is told its original among the original's kin."""
+    pieces = [_PROSE[start : start + 2_000] for start in range(0, len(_PROSE) - 2_000, 2_000)]
+    figures: Figures = {}
+    for name, make in SIDES.items():
+        choose, side = random.Random(5), make()
+        members = [
+            piece if kin == 0 else changed(piece, 0.01, choose)
+            for piece in pieces
+            for kin in range(num_members)
+        ]
+        for member in members:
+            side.look(member)
+        originals = range(0, len(members), num_members)
+        matches = [side.look(members[number].replace(" ", "  ")) for number in originals]
+        named = [match and match[0] == at for at, match in zip(originals, matches, strict=True)]
+        recall = sum(map(bool, named)) / len(named)
+        figures[f"{name}_original_named"] = figure([recall], f"of {len(named)}")
+    return figures
+
+
 def reuse(per_text: int = 8) -> Figures:
     """Measure how often one change of a long text keeps its answer from being reused."""
     changes: dict[str, tuple[str, Callable[[str], str]]] = {
@@ -223,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    figures = speed(options.runs) | pile() | quality() | reuse()
+    figures = speed(options.runs) | pile() | quality() | family() | reuse()
     report("near_duplicates", figures, options.json)
 
 

@@ -10,8 +10,10 @@ A sketch takes the document's shingles into bins by their hash and keeps the lea
 permutation hashing); two documents agree in as many of the filled bins as they share of their
 shingles. Documents of few shingles leave bins empty, which count for neither, so short documents
 are not alike for being short. To find candidates, sketches are cut into bands; a band remembers the
-last document that filled it so. Where answers may be reused it also remembers the last one of the
-same facts, or documents that differ in a number would hide each other.
+first of the documents that are alike and filled it so. The later ones are found by the bands in
+which they differ from it: were the last remembered, a document would lose a band to each that
+resembles it, and soon be found by none. Where answers may be reused a band also remembers the
+first one of the same facts, or documents that differ in a number would hide each other.
 
 Source: Li, Owen, Zhang 2012, "One permutation hashing"; Shrivastava, Li 2014, "Densifying one
 permutation hashing", for the bands.
@@ -34,6 +36,9 @@ Places = NDArray[np.intp]
 
 #: Less similar documents are not named, unless the caller asks for less.
 REPORT_FROM = 0.8
+#: Documents as alike as this leave each other the bands that both fill alike; what is less alike
+#: stands there by a chance of the hash, or took the slot of one that was forgotten.
+_YIELD_FROM = 0.1
 #: The estimate's standard error is 0.031 at most, and 0.019 at a similarity of 0.9.
 _BINS = 256
 _BIN_SHIFT = np.uint64(64 - 8)
@@ -130,11 +135,11 @@ class NearIndex:
     ) -> Match | None:
         """Return the most similar earlier document of the scope, and remember this one.
 
-        One that may be reused is preferred to a more similar one that may not. Two kinds of
+        One that may be reused is preferred to a more similar one that may not. Three kinds of
         documents are not remembered: those that reuse an answer, so that all who share one resemble
-        the document it was given for, and those whose fingerprint an earlier one has: they are
-        duplicates, not near ones, and None is returned. A document that is looked up again is told
-        the same again.
+        the document it was given for; those that differ from earlier ones in no band; and those
+        whose fingerprint an earlier one has: they are duplicates, not near ones, and None is
+        returned. A document that is looked up again is told the same again.
 
         Args:
             scope: Documents of different scopes never meet: the tenant and all that is asked.
@@ -153,7 +158,10 @@ class NearIndex:
         may_reuse = reuse_from is not None and fingerprint != ""
         this = _Document(scope, custom_id, job_id, fingerprint, facts(text) if may_reuse else b"")
         places = self._places(sketch, this.keys())
-        alike = self._alike(this, sketch, places, min(REPORT_FROM, reuse_from or REPORT_FROM))
+        held = self._slots[_BAND, places]
+        known = self._known(this, sketch, held)
+        floor = min(REPORT_FROM, reuse_from or REPORT_FROM)
+        alike = self._alike(known, floor)
         for one in alike:
             if one.document.is_same(this):
                 return one.document.match
@@ -165,7 +173,9 @@ class NearIndex:
                 self._documents.move_to_end(one.slot)
                 return one.match(is_reusable=True)
         match = alike[0].match(is_reusable=False) if alike else None
-        self._remember(replace(this, match=match), sketch, places)
+        is_kin = np.zeros(self._max_documents + 1, np.bool_)
+        is_kin[[slot + 1 for slot in known]] = True
+        self._remember(replace(this, match=match), sketch, places, ~is_kin[held])
         return match
 
     def _places(self, sketch: Sketch, keys: NDArray[np.uint64]) -> Places:
@@ -179,27 +189,40 @@ class NearIndex:
         places: Places = mixed.astype(np.intp) % self._num_places
         return places
 
-    def _alike(self, this: _Document, sketch: Sketch, places: Places, floor: float) -> list[_Alike]:
-        """Return the documents of the scope from this similarity on, the most similar first."""
-        found = set(self._slots[_BAND, places].ravel().tolist()) - {0}
-        if not found:
-            return []
-        slots = [place - 1 for place in found]
+    def _known(self, this: _Document, sketch: Sketch, held: NDArray[np.int32]) -> dict[int, float]:
+        """Return how similar the documents of the scope are that hold these places, by slot."""
+        slots = [place - 1 for place in set(held.ravel().tolist()) - {0}]
+        if not slots:
+            return {}
         similarities = _similarities(self._sketches[slots], sketch).tolist()
+        return {
+            slot: similarity
+            for slot, similarity in zip(slots, similarities, strict=True)
+            if similarity >= _YIELD_FROM and self._documents[slot].scope == this.scope
+        }
+
+    def _alike(self, known: dict[int, float], floor: float) -> list[_Alike]:
+        """Return the known documents from this similarity on, the most similar first."""
         alike = [
             _Alike(slot, similarity, self._documents[slot])
-            for slot, similarity in zip(slots, similarities, strict=True)
-            if similarity >= floor and self._documents[slot].scope == this.scope
+            for slot, similarity in known.items()
+            if similarity >= floor
         ]
         return sorted(alike, key=lambda one: one.similarity, reverse=True)
 
-    def _remember(self, document: _Document, sketch: Sketch, places: Places) -> None:
+    def _remember(
+        self, document: _Document, sketch: Sketch, places: Places, is_free: NDArray[np.bool_]
+    ) -> None:
+        """Remember a document in those of its places that are free, if there are any."""
+        if not is_free.any():
+            return
         slot = len(self._documents)
         if slot == self._max_documents:
             slot, _ = self._documents.popitem(last=False)
         self._documents[slot] = document
         self._sketches[slot] = sketch
-        self._slots[_BAND, places] = slot + 1
+        bands, keys = np.nonzero(is_free)
+        self._slots[bands, places[bands, keys]] = slot + 1
 
 
 def _key(scope: bytes, checked: bytes) -> int:

@@ -43,7 +43,7 @@ _NEAR_DOCUMENTS = 16_384
 class _Checked:
     """A document on its way: its place in the batch, its plan, its text and what was found in it.
 
-    `key` names it among the documents seen lately; b'' for one that is not looked for.
+    `key` names it among the documents seen lately; b'' for one that is not kept there.
     """
 
     at: int
@@ -124,12 +124,14 @@ class Preprocessor:
             return Refused(plan)
         if submission.answers:
             return self._combine(at, submission, plan)
-        key = _key_of(submission, plan)
-        if seen := self._seen.get(key):
+        # where no answer is shared a copy is a document of its own, and is told what it is near to
+        key = _key_of(submission, plan) if plan.fingerprints.is_shareable else b""
+        if key and (seen := self._seen.get(key)):
             return _timed(seen, moment.timestamp(), 0.0)
         found = self._read(submission, plan)
         if isinstance(found, Refused):
-            self._seen.put(key, found, _size_of(found))
+            if key:
+                self._seen.put(key, found, _size_of(found))
             return found
         return _Checked(at, submission, plan, found[0], Report(findings=found[1]), key)
 
@@ -145,12 +147,7 @@ class Preprocessor:
     ) -> tuple[str, tuple[Finding, ...]] | Refused:
         """Return the document's text as it may go on, and what was found in it."""
         limit = self._served.max_document_bytes
-        text = checks.read(
-            submission.document,
-            submission.header.encoding,
-            limit,
-            keeps_surrogates=plan.policies.get("lone_surrogates") == "repair",
-        )
+        text = checks.read(submission.document, submission.header.encoding, limit)
         if isinstance(text, Failure):
             return Refused(text)
         inspection = rules.inspect(text.text, plan.policies, self._tokenizer.spells_control_token)
@@ -214,7 +211,7 @@ class Preprocessor:
     def _look_for_near(self, item: _Checked, text: str, own: str) -> tuple[Near | None, str]:
         """Return the document that is almost equal, and whose answer is to be asked for."""
         header, threshold = item.submission.header, item.plan.spec.near_threshold
-        if not item.key or is_parts_job(header.job_id):
+        if item.submission.answers or is_parts_job(header.job_id):
             return None, own
         match = self._near.look(
             *(item.plan.scope, text, header.custom_id, header.job_id, own), reuse_from=threshold

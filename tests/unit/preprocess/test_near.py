@@ -72,6 +72,59 @@ def test_the_most_similar_one_is_named() -> None:
     assert "a" == pile.named("c", _text(1))
 
 
+def test_an_original_is_not_hidden_by_what_resembles_it() -> None:
+    """A copy in another form is told its original, however many near ones came in between."""
+    pile = Pile()
+    pile.look("number", "Order 18 is here. " + _text(1))
+    pile.look("original", "Order 17 is here. " + _text(1))
+    for at in range(30):
+        pile.look(f"typo {at}", "Order 17 is here. " + _with_typos(_text(1), 1, seed=at))
+    match = pile.look("form", "ORDER 17  IS HERE! " + _text(1))
+
+    assert match is not None
+    assert ("original", 1.0) == (match.near.custom_id, match.near.similarity)
+
+
+def test_an_original_is_not_hidden_by_what_is_half_alike() -> None:
+    """What is too different to be named takes no place from it either."""
+    pile = Pile(max_documents=300)
+    pile.look("original", _text(1))
+    for at in range(200):
+        pile.look(f"other {at}", _with_typos(_text(1), 25, seed=at))
+
+    assert "original" == pile.named("copy", _with_typos(_text(1), 1))
+
+
+def test_members_of_a_large_family_are_told_apart() -> None:
+    """Of forty documents that differ in a few words each, a copy is told the right one."""
+    pile = Pile()
+    for at in range(40):
+        pile.look(str(at), _with_typos(_text(1), 3, seed=at))
+
+    assert [str(at) for at in range(40)] == [
+        pile.named(f"copy {at}", _with_typos(_text(1), 3, seed=at).upper()) for at in range(40)
+    ]
+
+
+def test_equal_documents_take_one_place() -> None:
+    """Copies that share no answer are all told the first one, again when they come again."""
+    pile = Pile()
+    pile.look("a", _text(1), fingerprint="")
+
+    assert ["a"] * 4 == [pile.named(name, _text(1), fingerprint="") for name in "bcbc"]
+    assert 1 == len(pile.index)
+
+
+def test_a_place_is_free_again_once_its_document_is_forgotten() -> None:
+    """A copy of what was forgotten is remembered as the first of its kind."""
+    pile = Pile(max_documents=2)
+    for name, seed in (("a", 1), ("b", 2), ("c", 3)):
+        pile.look(name, _text(seed))
+
+    assert pile.named("again", _text(1)) is None
+    assert "again" == pile.named("copy", _with_typos(_text(1), 1))
+
+
 def test_others_are_not_named() -> None:
     """What shares less than four fifths is not near, nor is what has no words."""
     pile = Pile()

@@ -390,6 +390,24 @@ def test_a_repeat_is_not_prepared_again(tokenizer: ModelTokenizer) -> None:
     assert 0 == preprocessor.take_num_seen()
 
 
+@pytest.mark.parametrize("fields", [{"dedup": "off"}, {"temperature": 0.7}])
+def test_equal_documents_that_share_nothing_are_each_told_what_they_are_near_to(
+    tokenizer: ModelTokenizer, fields: dict[str, Any]
+) -> None:
+    """Where every document is answered by itself, a copy is one more near duplicate."""
+    preprocessor = _preprocessor(tokenizer)
+    text = PROSE * 4
+    named = {"a": text, "b": text + b"More.", "c": text, "d": text}
+    batch = [_named(custom_id, document, **fields) for custom_id, document in named.items()]
+
+    verdicts = _all(preprocessor, batch) + _all(preprocessor, batch[2:])
+
+    near = [each.report and each.report.near for each in verdicts]
+    assert [None, "a", "a", "a", "a", "a"] == [each and each.custom_id for each in near]
+    assert [1.0] * 4 == [each.similarity for each in near[2:] if each]
+    assert 0 == preprocessor.take_num_seen()
+
+
 PROSE = (
     b"The pump house log of the week lists three valves, two of them sealed and one of them open. "
 )
@@ -466,7 +484,10 @@ def test_lone_surrogates_are_repaired_on_request(preprocessor: Preprocessor) -> 
     )
 
     assert isinstance(refused, Refused)
-    assert Reason.ENCODING == refused.failure.code
+    assert Reason.REJECTED_BY_RULE == refused.failure.code
+    assert "lone_surrogates=repair" in refused.failure.message
+    assert refused.report is not None
+    assert ("lone_surrogates",) == refused.report.warnings
     assert isinstance(mended, Ready)
     assert mended.report is not None
     assert [("lone_surrogates", "repair")] == [
