@@ -119,11 +119,15 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """The document is answered in parts, each asked `spec`; then their answers are combined."""
+    """The document is answered in parts, each asked `spec`; then their answers are combined.
+
+    `document_len` counts the document's tokens; 0 for answers that are combined in groups.
+    """
 
     spec: Spec
     parts: tuple[str, ...]
     report: Report | None = None
+    document_len: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ class Preprocessor:
         report = _or_none(item.report.model_copy(update={"near": near}))
         if isinstance(parts, Failure):
             return Refused(parts, report=report)
-        return Divided(spec, parts, report)
+        return Divided(spec, parts, report, len(tokens))
 
     def _look_for_near(self, item: _Checked, text: str, own: str) -> tuple[Near | None, str]:
         """Return the document that is almost equal, and whose answer is to be asked for."""

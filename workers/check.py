@@ -20,6 +20,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -27,12 +28,12 @@ from pydantic import BaseModel
 from docmill import intake
 from docmill.envelope import Envelope, Envelopes, Terms
 from docmill.errors import DocmillError
-from docmill.intake import Item
+from docmill.intake import Document, Item
 from docmill.keys import parts_job
 from docmill.report import Finding, Near, Report, Truncation
 from docmill.request import PLACE, SpecBook
 from docmill.submission import FirstSeen
-from docmill.wire import Body, Failure, Header, Spec
+from docmill.wire import Body, Failure, Header, Prepared, Spec
 from preprocess.base import Divided, Ready, Refused, Submission, Verdict
 from preprocess.pipeline import Preprocessor
 from workers import log, models
@@ -52,21 +53,29 @@ Fate = Literal["ready", "truncated", "split", "duplicate", "near_duplicate", "re
 class Row(BaseModel):
     """What would happen to one document.
 
-    `tokens` counts the document's own, before anything is cut; of one that is split, those of all
-    parts. `same_as` is the custom id of an earlier document whose answer it would share; a near
-    duplicate's stands in `near`.
+    `tokens` counts the document's own, before anything is cut. `prompt_tokens` are those that the
+    model would read, the template's included: of one that is split those of all its parts, to which
+    come the passes that combine their answers. `saved_tokens` of them would not be computed, as the
+    results' usage will tell it: of a near duplicate those of the document whose answer it takes.
+    `same_as` is the custom id of an earlier document whose answer it would share; a near
+    duplicate's stands in `near`. `same_id_as` says where its custom id stood before. `ignored` are
+    keys of its line that read like an option.
     """
 
     custom_id: str
     source: dict[str, Any] | None = None
     characters: int | None = None
     tokens: int | None = None
+    prompt_tokens: int | None = None
+    saved_tokens: int | None = None
     verdict: Fate
     truncation: Truncation | None = None
     parts: int | None = None
     same_as: str | None = None
+    same_id_as: str | None = None
     near: Near | None = None
     findings: tuple[Finding, ...] = ()
+    ignored: Mapping[str, str] | None = None
     error: Failure | None = None
 
 
@@ -87,7 +96,8 @@ class Checker:
         self._preprocessor = preprocessor
         self._seen = FirstSeen()
         self._specs: dict[str, Spec] = {}
-        self._first: dict[str, str] = {}
+        #: By fingerprint: the first document of its kind, and its prompt tokens.
+        self._first: dict[str, tuple[str, int]] = {}
 
     def check(self, items: Iterable[Item]) -> Iterator[Row]:
         """Yield a row for each document.
@@ -99,7 +109,9 @@ class Checker:
         for number, item in enumerate(items, start=1):
             position, earlier = self._seen.note(item, number)
             envelope = self._envelopes.make(item, position, earlier)
-            batch.append(self._envelopes.duplicate(envelope) if earlier else envelope)
+            if earlier:
+                envelope = replace(self._envelopes.duplicate(envelope), earlier=earlier)
+            batch.append(envelope)
             num_bytes += envelope.num_bytes
             if len(batch) >= _BATCH_DOCS or num_bytes >= _BATCH_BYTES:
                 yield from self._rows(batch)
@@ -110,15 +122,24 @@ class Checker:
         opened = [self._open(envelope) for envelope in batch]
         waiting = [item for item in opened if isinstance(item, Submission)]
         verdicts = iter(self._preprocessor.prepare(waiting, wall_clock()))
-        for item in opened:
-            yield self._row(item, next(verdicts)) if isinstance(item, Submission) else item
+        for item, envelope in zip(opened, batch, strict=True):
+            row = self._row(item, next(verdicts)) if isinstance(item, Submission) else item
+            if isinstance(envelope.item, Document) and envelope.item.ignored:
+                row = row.model_copy(update={"ignored": envelope.item.ignored})
+            yield row
 
     def _open(self, envelope: Envelope) -> Submission | Row:
         """Return a document as the service gets it, or the row of one that it would not get."""
         if envelope.script == "reject":
             custom_id, header, body = envelope.args
             source, error = Header.decode(header).source, Body.decode(body).error
-            return Row(custom_id=custom_id, source=source, verdict="refused", error=error)
+            return Row(
+                custom_id=custom_id,
+                source=source,
+                verdict="refused",
+                same_id_as=envelope.earlier,
+                error=error,
+            )
         _, _, header, document, digest, spec = envelope.args
         if spec:
             self._specs[digest] = Spec.decode(spec)
@@ -137,36 +158,50 @@ class Checker:
         if isinstance(verdict, Refused):
             return Row(**known, verdict="refused", error=verdict.failure)
         if isinstance(verdict, Divided):
-            tokens = self._num_tokens(submission, verdict)
-            return Row(**known, verdict="split", tokens=tokens, parts=len(verdict.parts))
-        first, fingerprint = header.custom_id, verdict.prepared.fingerprint
-        if fingerprint:
-            first = self._first.setdefault(fingerprint, first)
-        fate = _fate(report, is_first=first == header.custom_id)
+            return Row(**known, verdict="split", **self._parts(submission, verdict))
+        prepared, cut = verdict.prepared, report.truncation
+        first, saved = self._shared(header.custom_id, prepared)
+        fate = _fate(report, is_shared=first is not None)
         return Row(
             **known,
             verdict=fate,
-            tokens=(report.truncation and report.truncation.original_tokens)
-            or verdict.prepared.document_len,
+            tokens=cut.original_tokens if cut else prepared.document_len,
+            prompt_tokens=prepared.prompt_len,
+            saved_tokens=saved or None,
             same_as=first if fate == "duplicate" else None,
         )
 
-    def _num_tokens(self, submission: Submission, divided: Divided) -> int:
-        """Count the tokens of a document's parts, prepared as the service prepares them."""
+    def _shared(self, custom_id: str, prepared: Prepared) -> tuple[str | None, int]:
+        """Return whose answer a document would get, and how many prompt tokens that saves."""
+        own = (custom_id, prepared.prompt_len)
+        if not prepared.fingerprint:
+            return None, 0
+        first = self._first.setdefault(prepared.fingerprint, own)
+        return (None, 0) if first is own else first
+
+    def _parts(self, submission: Submission, divided: Divided) -> dict[str, int | None]:
+        """Count what a document's parts cost, prepared as the service prepares them."""
         spec, whole = divided.spec, submission.header
         job_id = parts_job(whole.job_id, whole.request_id, 0)
         own = {"job_id": job_id, "spec": spec.digest(), "encoding": "utf-8"}
         header = whole.model_copy(update=own)
         parts = [Submission(header, spec, part.encode()) for part in divided.parts]
         verdicts = self._preprocessor.prepare(parts, wall_clock())
-        return sum(part.prepared.document_len for part in verdicts if isinstance(part, Ready))
+        ready = [part.prepared for part in verdicts if isinstance(part, Ready)]
+        saved = sum(self._shared(whole.custom_id, prepared)[1] for prepared in ready)
+        return {
+            "tokens": divided.document_len,
+            "prompt_tokens": sum(prepared.prompt_len for prepared in ready),
+            "saved_tokens": saved or None,
+            "parts": len(divided.parts),
+        }
 
 
-def _fate(report: Report, *, is_first: bool) -> Fate:
+def _fate(report: Report, *, is_shared: bool) -> Fate:
     # first, because it has the fingerprint of the earlier document as well
     if report.near is not None and report.near.is_reused:
         return "near_duplicate"
-    if not is_first:
+    if is_shared:
         return "duplicate"
     return "truncated" if report.truncation else "ready"
 

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from docmill.cli.asked import check_question, check_reading, hints
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
+from docmill.cli.findings import DONE, FindingCounts
 from docmill.cli.input import Work
 from docmill.cli.output import say, write_json, write_line
 from docmill.cli.service_process import Event, find_service
+from docmill.cli.summary import alike_line
 from docmill.errors import DocmillError, IntakeError, JobRejected, ServiceError, from_code
 from docmill.progress import counted, show_progress
-from docmill.request import SpecBook
 from docmill.results import about
 
 #: What is said of so many documents, one or more.
@@ -32,21 +34,24 @@ _WORDS = {
     "near_duplicate": ("near duplicate", "near duplicates"),
     "refused": ("refused", "refused"),
 }
-#: What is said of a finding, by what is done about it.
-_DONE = {"flag": "flagged", "repair": "repaired", "reject": "rejected"}
+#: Verdicts on documents that get the answer to another one.
+_REPEATS = ("duplicate", "near_duplicate")
 
 
 @dataclass(slots=True)
 class Summary:
-    """Counts over the rows of a check."""
+    """Counts over the rows of a check, in the words of `docmill.cli.summary.Tally`."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
-    findings: Counter[str] = field(default_factory=Counter)
-    num_flagged: int = 0
-    num_alike: int = 0
-    num_tokens: int = 0
-    num_cut: int = 0
-    num_shared: int = 0
+    findings: FindingCounts = field(default_factory=FindingCounts)
+    truncated: int = 0
+    cut_tokens: int = 0
+    parts: int = 0
+    alike: int = 0
+    prompt_tokens: int = 0
+    saved_tokens: int = 0
+    #: Documents whose custom id stood before.
+    same_id: int = 0
     #: Error code -> how often, and the first message.
     errors: dict[str, tuple[int, str]] = field(default_factory=dict)
 
@@ -58,43 +63,64 @@ class Summary:
     def add(self, row: Mapping[str, Any]) -> None:
         """Count one document, as `workers.check.Row` describes it."""
         self.verdicts[row["verdict"]] += 1
-        rules = {finding["rule"] for finding in row.get("findings", ())}
-        self.findings.update(rules)
-        self.num_flagged += bool(rules)
-        self.num_alike += "near" in row and row["verdict"] != "near_duplicate"
-        cut = row.get("truncation")
-        kept = cut["kept_tokens"] if cut else row.get("tokens", 0)
-        self.num_cut += cut["original_tokens"] - kept if cut else 0
-        if row["verdict"] in ("duplicate", "near_duplicate"):
-            self.num_shared += kept
-        else:
-            self.num_tokens += kept
+        self.findings.add((each["rule"], each["action"]) for each in row.get("findings", ()))
+        self.alike += _is_alike(row)
+        if cut := row.get("truncation"):
+            self.truncated += 1
+            self.cut_tokens += cut["original_tokens"] - cut["kept_tokens"]
+        self.parts += row.get("parts", 0)
+        saved = row.get("saved_tokens", 0)
+        self.saved_tokens += saved
+        if row["verdict"] not in _REPEATS:
+            self.prompt_tokens += row.get("prompt_tokens", 0) - saved
+        self.same_id += "same_id_as" in row
         if error := row.get("error"):
             count, first = self.errors.get(error["code"], (0, ""))
             message = first or about(row["custom_id"], error["message"])
             self.errors[error["code"]] = (count + 1, message)
 
-    def lines(self) -> list[str]:
+    def lines(self) -> Iterator[str]:
         """Tell a person what it came to."""
-        shown = [
+        shown = (
             f"{self.verdicts[name]:,} {words[self.verdicts[name] > 1]}"
             for name, words in _WORDS.items()
             if self.verdicts[name]
-        ]
-        lines = [
-            f"documents   {', '.join(shown) or 'none'}",
-            f"tokens      {self.num_tokens:,} of documents to compute, {self.num_cut:,} cut off, "
-            f"{self.num_shared:,} saved by duplicates",
-        ]
-        if self.num_flagged:
-            by_rule = ", ".join(f"{rule} {count:,}" for rule, count in self.findings.most_common())
-            lines.append(f"flagged     {counted(self.num_flagged, 'document')}: {by_rule}")
-        if self.num_alike:
-            alike = counted(self.num_alike, "document")
-            lines.append(f"alike       {alike} almost equal to another, answered all the same")
-        return lines + [
-            f"{count:,} x {code}, first: {first}" for code, (count, first) in self.errors.items()
-        ]
+        )
+        yield f"documents   {', '.join(shown) or 'none'}"
+        combining = "; combining the answers to parts comes on top" if self.parts else ""
+        yield (
+            f"tokens      {self.prompt_tokens:,} in, {self.saved_tokens:,} saved by repeats, "
+            f"{self.cut_tokens:,} cut{combining}"
+        )
+        yield from self.findings.lines()
+        if self.alike:
+            yield alike_line(self.alike)
+        for code, (count, first) in self.errors.items():
+            yield f"{count:,} x {code}, first: {first}"
+        if self.same_id:
+            yield (
+                f"'docmill run' and 'docmill submit' refuse this input as a whole: "
+                f"{counted(self.same_id, 'custom id')} given again"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Tell a program the same; what `docmill run --json` tells as well has the same name."""
+        return {
+            "documents": self.total,
+            "refused": self.verdicts["refused"],
+            "repeats": sum(self.verdicts[name] for name in _REPEATS),
+            "near_duplicates": self.verdicts["near_duplicate"],
+            "saved_tokens": self.saved_tokens,
+            "truncated": self.truncated,
+            "cut_tokens": self.cut_tokens,
+            "split": self.verdicts["split"],
+            "parts": self.parts,
+            **self.findings.to_dict(),
+            "alike": self.alike,
+            "prompt_tokens": self.prompt_tokens,
+            "same_id": self.same_id,
+            "errors": {code: count for code, (count, _) in self.errors.items()},
+        }
 
 
 def check(work: Work, settings: Mapping[str, Any], *, as_json: bool) -> int:
@@ -106,10 +132,13 @@ def check(work: Work, settings: Mapping[str, Any], *, as_json: bool) -> int:
         as_json: Whether to tell it to a program.
 
     Raises:
-        IntakeError, JobRejected: The input or an option cannot be used.
+        IntakeError, JobRejected: There is no input, or it or an option cannot be used.
         ServiceError: There is no service here, or its model or settings cannot be used.
     """
-    SpecBook(work.options)  # refuses what no document could use
+    check_question(work.options)
+    check_reading(work.inputs, work.reading)
+    for hint in hints(work.options):
+        say(hint)
     summary = Summary()
     try:
         with closing(_events(work, settings)) as events:
@@ -117,6 +146,10 @@ def check(work: Work, settings: Mapping[str, Any], *, as_json: bool) -> int:
     except KeyboardInterrupt:
         say(f"interrupted after {counted(summary.total, 'document')}")
         return EXIT_INTERRUPTED
+    if not summary.total:
+        raise IntakeError(f"there are no documents in {', '.join(work.inputs)}")
+    if as_json:
+        write_json({"summary": summary.to_dict()})
     for line in summary.lines():
         say(line)
     return EXIT_INCOMPLETE if summary.errors else EXIT_OK
@@ -199,22 +232,31 @@ def _verdict(row: Mapping[str, Any]) -> str:
         case "duplicate":
             return f"duplicate of {row['same_as']}"
         case "near_duplicate":
-            return f"near duplicate of {row['near']['custom_id']} ({_percent(row)})"
+            return f"near duplicate of {row['near']['custom_id']} ({_similarity(row)})"
         case verdict:
             return str(verdict)
 
 
 def _remarks(row: Mapping[str, Any]) -> Iterator[str]:
     """Tell what else there is to say: what is cut, what was found, what is alike."""
+    if "parts" in row:
+        yield f"prompts of {counted(row['prompt_tokens'], 'token')} in all, and those that combine"
     if cut := row.get("truncation"):
         yield f"{cut['policy']} keeps {cut['kept_tokens']:,} tokens"
     for finding in row.get("findings", ()):
-        done = _DONE.get(finding["action"], finding["action"])
+        done = DONE[finding["action"]]
         where = f"{finding['count']:,}, first at character {finding['at']:,}"
         yield f"{finding['rule']} {done} ({where})"
-    if "near" in row and row["verdict"] != "near_duplicate":
-        yield f"like {row['near']['custom_id']} ({_percent(row)})"
+    if _is_alike(row):
+        yield f"almost equal to {row['near']['custom_id']} ({_similarity(row)})"
+    for key, option in row.get("ignored", {}).items():
+        yield f"its key {key!r} is ignored: is {option!r} meant?"
 
 
-def _percent(row: Mapping[str, Any]) -> str:
+def _is_alike(row: Mapping[str, Any]) -> bool:
+    """Whether a document is almost equal to another, whose answer it does not get."""
+    return "near" in row and row["verdict"] != "near_duplicate"
+
+
+def _similarity(row: Mapping[str, Any]) -> str:
     return f"{row['near']['similarity']:.2f}"

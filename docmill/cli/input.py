@@ -1,7 +1,8 @@
 """The command line's input, looked through once before anything starts.
 
 What could not run at all is refused here as a whole, in one line; a single bad document is not: it
-becomes an error record when its turn comes. May import docmill.intake and docmill.request.
+becomes an error record when its turn comes. May import docmill.intake, docmill.request,
+docmill.cli.asked and docmill.cli.output.
 """
 
 import contextlib
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from docmill import intake
+from docmill.cli.asked import check_question, check_reading, hints, ignored_hints
+from docmill.cli.output import say
 from docmill.errors import IntakeError, Reason
 from docmill.intake import Document, Item, Refusal
 from docmill.intake.base import position_of
@@ -74,7 +77,7 @@ def _unasked(item: Item) -> Refusal:
 
 
 def look_through(work: Work) -> Scan:
-    """Read all input once and refuse what could not run.
+    """Read all input once and refuse what could not run; say what was likely not meant.
 
     Raises:
         IntakeError: Nothing to read, a custom id stands twice, no document has a prompt, the output
@@ -83,11 +86,12 @@ def look_through(work: Work) -> Scan:
 
     Cost: One pass over the files; memory grows with the number of custom ids only.
     """
-    SpecBook(work.options)  # refuses what no document could use
+    check_question(work.options)
     for name in work.inputs:
         _refuse_pipe(name)
         if work.output is not None and Path(name).resolve() == work.output.resolve():
             raise IntakeError(f"output {work.output} is also an input: choose another --output")
+    check_reading(work.inputs, work.reading)
     found = scan_items(_checked(work))
     if found.duplicates:
         more = f" (and {found.num_duplicates - 1:,} more)" if found.num_duplicates > 1 else ""
@@ -96,6 +100,8 @@ def look_through(work: Work) -> Scan:
         )
     if not found.count and not found.num_problems:
         raise IntakeError(f"there are no documents in {', '.join(work.inputs)}")
+    for hint in (*hints(work.options), *ignored_hints(found.ignored)):
+        say(hint)
     return found
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from docmill.cli import address
+from docmill.cli.asked import check_question, check_service_reading, hints
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
 from docmill.cli.input import check_service_input
 from docmill.cli.jobs import Target
@@ -19,7 +20,7 @@ from docmill.errors import JobError, JobNotFound
 from docmill.job import Job
 from docmill.link import Link
 from docmill.progress import counted, show_progress
-from docmill.request import SpecBook, check_job_id, check_tenant, check_tier
+from docmill.request import check_job_id, check_tenant, check_tier
 from docmill.shards import Shards
 from docmill.tasks import Task, ask, find, list_tasks, new_task_id
 
@@ -41,8 +42,11 @@ def ingest(
 ) -> int:
     """Ask for files to be read into a job and print the job's id."""
     now = datetime.now(UTC)
-    SpecBook(asked)  # refuses what no document could use
+    check_question(asked)
     check_service_input(paths, asked)
+    check_service_reading(paths, reading)
+    for hint in hints(asked):
+        say(hint)
     task = Task(
         task_id=new_task_id(now),
         kind="ingest",

@@ -73,7 +73,49 @@ def test_what_does_not_fit_is_cut_or_split_or_refused() -> None:
     assert "too_long" == refused.error.code
     assert split.parts is not None
     assert split.parts > 1
-    assert (split.tokens or 0) >= (cut.tokens or 0)
+    assert split.tokens == cut.tokens
+
+
+def test_prompts_are_counted_with_what_stands_around_the_document() -> None:
+    """What the model would read: the template, and of the document what is kept, or all parts."""
+    prompt = "Sum up what follows.\n{document}"
+    long = Document("a", 100 * WORDS)
+    [bare], [asked] = rows([Document("a", WORDS)]), rows([Document("a", WORDS)], prompt=prompt)
+    [cut], [split] = (rows([long], truncate=how, prompt=prompt) for how in ("head", "split"))
+
+    assert bare.tokens == asked.tokens
+    around = (asked.prompt_tokens or 0) - (asked.tokens or 0)
+    assert around > (bare.prompt_tokens or 0) - (bare.tokens or 0)
+    assert cut.truncation is not None
+    assert cut.truncation.kept_tokens + around == cut.prompt_tokens
+    assert cut.tokens == split.tokens
+    # parts overlap, and each has the template around it
+    assert (split.prompt_tokens or 0) >= (split.tokens or 0) + around * (split.parts or 0)
+
+
+def test_saved_tokens_are_those_that_the_results_name() -> None:
+    """A repeat gets the answer to another document, and with it that one's count of tokens."""
+    first = f"{20 * WORDS}It ends here."
+    copy, near = first, first.removesuffix(".") + " at last!"
+    items = [Document("a", first), Document("b", copy), Document("c", near)]
+    own, exact, almost = rows(items, near_threshold=0.8)
+
+    assert ["ready", "duplicate", "near_duplicate"] == [row.verdict for row in (own, exact, almost)]
+    assert (None, own.prompt_tokens, own.prompt_tokens) == (
+        own.saved_tokens,
+        exact.saved_tokens,
+        almost.saved_tokens,
+    )
+    assert own.prompt_tokens != almost.prompt_tokens
+
+
+def test_equal_parts_are_counted_once() -> None:
+    """The parts of a copy share the answers to those of the first."""
+    items = [Document(name, 100 * WORDS) for name in ("a", "b")]
+    first, copy = rows(items, truncate="split")
+
+    assert first.prompt_tokens == copy.prompt_tokens == copy.saved_tokens
+    assert (first.saved_tokens or 0) < (first.prompt_tokens or 0)
 
 
 def test_a_duplicate_names_the_first_of_its_kind() -> None:
@@ -109,6 +151,16 @@ def test_a_custom_id_is_used_once() -> None:
     assert ["ready", "refused"] == [row.verdict for row in found]
     assert found[1].error is not None
     assert "document 1 and document 2" in found[1].error.message
+    assert [None, "document 1"] == [row.same_id_as for row in found]
+
+
+def test_keys_that_were_passed_over_are_told() -> None:
+    """Beside what happens to their documents, refused or not."""
+    ignored = {"rule": "rules"}
+    found = rows([Document("a", "x", ignored=ignored), Document("b", " ", ignored=ignored)])
+
+    assert ["ready", "refused"] == [row.verdict for row in found]
+    assert [ignored, ignored] == [row.ignored for row in found]
 
 
 def test_what_a_rule_finds_is_told() -> None:

@@ -60,28 +60,37 @@ UNUSABLE = {
     "same id twice": (_write("a.jsonl", TWICE), ["a.jsonl"], ["'a'", "a.jsonl:1", "a.jsonl:3"]),
     "no prompt file": (_write("a.txt", "x"), ["a.txt", "-p", "@p.txt"], ["p.txt", "No such file"]),
     "empty prompt": (_write("a.txt", "x"), ["a.txt", "-p", ""], ["the prompt is empty"]),
-    "bad top-p": (_write("a.txt", "x"), ["a.txt", "--top-p", "0"], ["top_p", "greater than 0"]),
-    "bad truncate": (_write("a.txt", "x"), ["a.txt", "--truncate", "tial"], ["truncate", "tial"]),
+    "bad top-p": (_write("a.txt", "x"), ["a.txt", "--top-p", "0"], ["--top-p: ", "greater than 0"]),
+    "bad truncate": (
+        _write("a.txt", "x"),
+        ["a.txt", "--truncate", "tial"],
+        ["--truncate: ", "tial"],
+    ),
     "bad threshold": (
         _write("a.txt", "x"),
         ["a.txt", "--near-threshold", "0.1"],
-        ["near_threshold", "greater than or equal to 0.5"],
+        ["--near-threshold: ", "greater than or equal to 0.5"],
     ),
-    "bad dedup": (_write("a.txt", "x"), ["a.txt", "--dedup", "near"], ["dedup", "near"]),
+    "bad dedup": (_write("a.txt", "x"), ["a.txt", "--dedup", "near"], ["--dedup: ", "near"]),
     "unknown rule": (
         _write("a.txt", "x"),
         ["a.txt", "--rule", "no_such=flag"],
-        ["no rule 'no_such'"],
+        ["--rule: there is no rule 'no_such'"],
     ),
     "nothing to combine": (
         _write("a.txt", "x"),
         ["a.txt", "--combine-prompt", "Join."],
-        ["combine_prompt", "truncate must be 'split'"],
+        ["--combine-prompt is asked", "truncate must be 'split'"],
     ),
     "empty combine prompt": (
         _write("a.txt", "x"),
         ["a.txt", "--truncate", "split", "--combine-prompt", " "],
         ["--combine-prompt is empty"],
+    ),
+    "columns of no table": (
+        _write("a.jsonl", '{"id": "a", "text": "x"}\n'),
+        ["a.jsonl", "--column", "nope"],
+        ["--column names a column of .csv and .tsv files", "none in a.jsonl"],
     ),
     "unknown encoding": (
         _write("a.txt", "x"),

@@ -3,14 +3,17 @@
 from typing import Any
 
 from docmill.cli.check import Summary, describe
+from docmill.cli.summary import Tally
 
 CUT = {"policy": "semantic", "original_tokens": 900, "kept_tokens": 640, "dropped": [[70, 99]]}
 NEAR = {"custom_id": "a", "job_id": "j", "similarity": 0.934, "is_reused": True}
 FOUND = {"rule": "bidi_controls", "action": "repair", "count": 2, "at": 7}
+REJECTED = {"rule": "mojibake", "action": "reject", "count": 1, "at": 0}
 
 
 def _row(verdict: str, **more: Any) -> dict[str, Any]:
     row = {"custom_id": "b", "characters": 5000, "tokens": 900, "verdict": verdict}
+    row["prompt_tokens"] = 930
     return {**row, **more}
 
 
@@ -25,7 +28,8 @@ def test_each_fate_is_told_with_its_reason() -> None:
         _row("ready"),
         _row("ready", near={**NEAR, "is_reused": False}),
         _row("truncated", truncation=CUT, findings=[FOUND]),
-        _row("split", parts=3),
+        _row("ready", ignored={"rule": "rules"}),
+        _row("split", parts=3, prompt_tokens=1100),
         _row("duplicate", same_as="a"),
         _row("near_duplicate", near=NEAR),
         _refused("f:3", "f:3: not JSON"),
@@ -33,9 +37,10 @@ def test_each_fate_is_told_with_its_reason() -> None:
 
     assert [
         "ready",
-        "ready; like a (0.93)",
+        "ready; almost equal to a (0.93)",
         "truncated; semantic keeps 640 tokens; bidi_controls repaired (2, first at character 7)",
-        "split into 3 parts",
+        "ready; its key 'rule' is ignored: is 'rules' meant?",
+        "split into 3 parts; prompts of 1,100 tokens in all, and those that combine",
         "duplicate of a",
         "near duplicate of a (0.93)",
         "refused: bad_line: not JSON",
@@ -48,21 +53,48 @@ def test_the_summary_counts_what_matters() -> None:
     summary = Summary()
     for row in (
         _row("ready", near={**NEAR, "is_reused": False}),
-        _row("truncated", truncation=CUT, findings=[FOUND]),
-        _row("duplicate", same_as="a", findings=[FOUND, FOUND | {"rule": "mojibake"}]),
-        _row("near_duplicate", near=NEAR),
+        _row("truncated", truncation=CUT, findings=[FOUND], prompt_tokens=670),
+        _row("duplicate", same_as="a", saved_tokens=930, findings=[FOUND, REJECTED]),
+        _row("near_duplicate", near=NEAR, saved_tokens=925),
+        _row("split", parts=3, prompt_tokens=1100, saved_tokens=100),
         _refused("f:3", "f:3: not JSON"),
         _refused("f:4", "f:4: cut off"),
     ):
         summary.add(row)
 
     assert [
-        "documents   1 ready, 1 truncated, 1 duplicate, 1 near duplicate, 2 refused",
-        "tokens      1,540 of documents to compute, 260 cut off, 1,800 saved by duplicates",
-        "flagged     2 documents: bidi_controls 2, mojibake 1",
-        "alike       1 document almost equal to another, answered all the same",
+        "documents   1 ready, 1 truncated, 1 split, 1 duplicate, 1 near duplicate, 2 refused",
+        "tokens      2,600 in, 1,955 saved by repeats, 260 cut; combining the answers to parts "
+        "comes on top",
+        "repaired    2 documents: bidi_controls 2",
+        "rejected    1 document: mojibake 1",
+        "alike       1 document almost equal to another, answered by itself",
         "2 x bad_line, first: f:3: not JSON",
-    ] == summary.lines()
+    ] == list(summary.lines())
+    told = summary.to_dict()
+    assert (7, 2, 2, 1) == tuple(
+        told[name] for name in ("documents", "refused", "repeats", "near_duplicates")
+    )
+    assert (2600, 1955, 260) == tuple(
+        told[name] for name in ("prompt_tokens", "saved_tokens", "cut_tokens")
+    )
+
+
+def test_what_run_tells_too_has_the_same_name() -> None:
+    """A program can compare what was foretold with what came."""
+    foretold, came = Summary().to_dict(), Tally().to_dict(1.0, "out.jsonl", 0)
+
+    assert {"documents", "refused", "same_id"} == foretold.keys() - came.keys()
+
+
+def test_ids_that_stand_twice_are_told_as_run_takes_them() -> None:
+    """Alone each is an error, but the commands take no such input."""
+    summary = Summary()
+    summary.add(_refused("b@f:4", "custom_id 'b' stands twice") | {"same_id_as": "f:2"})
+
+    assert (
+        "'docmill run' and 'docmill submit' refuse this input as a whole: 1 custom id given again"
+    ) == list(summary.lines())[-1]
 
 
 def test_nothing_is_told_of_nothing() -> None:

@@ -33,6 +33,20 @@ def test_bad_lines_do_not_stop_the_good_ones(tmp_path: Path) -> None:
     assert (found.count, found.num_problems) == (1, 1)
 
 
+def test_what_was_likely_not_meant_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key or a mark that means nothing is told in a line, and what can be asked is."""
+    inputs = _lines(tmp_path, {"id": "a", "text": "x", "max_token": 9})
+    found = look_through(Work(inputs, {"prompt": "Sum up {text}"}))
+
+    said = capsys.readouterr().err.splitlines()
+    assert 1 == found.count
+    assert ["--prompt holds {text}", "1 line with the key 'max_token'"] == [
+        line.partition(",")[0] for line in said
+    ]
+
+
 def test_the_output_is_no_input(tmp_path: Path) -> None:
     """Beside the documents, it is passed over; named as one of them, it is refused."""
     _lines(tmp_path, {"id": "a", "text": "x"})
