@@ -73,7 +73,12 @@ def results(target: Target, job_id: str, output: Path | None, *, waits: bool, as
                     told_other = told_other or _tell_other_question(output, skipped, result)
                     continue
                 tally.add(result)
-                file.write(result) if file else write_record(result.to_json())
+                if file is None:
+                    write_record(result.to_json())
+                    continue
+                if said := file.mixture(result.model):
+                    say(said)
+                file.write(result)
         except ResultTimeout:
             say(f"{job_id} is {job.status().state}; this is what there is so far")
         except KeyboardInterrupt:

@@ -50,6 +50,7 @@ class OutputFile:
         self.path = path
         self._made: Path | None = None
         self._failed: set[str] = set()
+        self._told_models: set[str] = set()
         self._replaced: Counter[str] = Counter()
         try:
             # others cannot be read back: a pipe never ends, and neither does /dev/full
@@ -109,6 +110,19 @@ class OutputFile:
                 result = self._read(number, line)
                 if result is None or self._is_last(result):
                     kept.write(line)
+
+    def mixture(self, model: str | None) -> str | None:
+        """Say, once a model, that answers of others are there beside which this one's come."""
+        if model is None or model in self._told_models:
+            return None
+        self._told_models.add(model)
+        others = self.earlier.models_beside(model)
+        if not others:
+            return None
+        return (
+            f"{self.path} holds answers of another model ({', '.join(others)}); they are kept: "
+            f"choose another --output for those of {model} alone"
+        )
 
     def write(self, result: Result) -> None:
         """Add one result; it survives the end of this process.

@@ -21,7 +21,7 @@ from typing import Any
 from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
 from docmill.cli.input import Work, count_left, documents, look_through
 from docmill.cli.output import say, write_json, write_record
-from docmill.cli.resume import Earlier, OutputFile
+from docmill.cli.resume import OutputFile
 from docmill.cli.service_process import (
     Event,
     ServiceProcess,
@@ -98,8 +98,8 @@ def run(request: Request) -> int:
             say(
                 f"skipped {counted(outcome.skipped, 'document')} with an answer in {request.output}"
             )
-        if output:
-            _tell_other_model(request, output.earlier)
+        if output and not num_left:
+            _tell_mixture(output, _named_model(request))
         if num_left:
             try:
                 Run(request, answered, output, outcome).run()
@@ -110,17 +110,15 @@ def run(request: Request) -> int:
     return EXIT_OK if outcome.tally.answered >= num_left else EXIT_INCOMPLETE
 
 
-def _tell_other_model(request: Request, earlier: Earlier) -> None:
-    """Tell that the output holds answers of another model than the one that was named."""
+def _named_model(request: Request) -> str | None:
+    """Return what the model that was named is called where it is served, if one was."""
     model = request.settings.get("model")
-    if model is None:
-        return
-    name = Path(model).resolve().name if Path(model).is_dir() else model
-    if others := earlier.models_beside(name):
-        say(
-            f"{request.output} holds answers of another model ({', '.join(others)}); they are "
-            f"kept: choose another --output for those of {name} alone"
-        )
+    return Path(model).resolve().name if model and Path(model).is_dir() else model
+
+
+def _tell_mixture(output: OutputFile, model: str | None) -> None:
+    if said := output.mixture(model):
+        say(said)
 
 
 def _tell_interrupted(request: Request, outcome: Outcome) -> None:
@@ -238,6 +236,8 @@ class Run:
         if name == "preparing":
             say(event["message"])
         elif name == "redis_ready":
+            if self._output:
+                _tell_mixture(self._output, event["model"])
             self._start_threads(event)
         elif name == "ready":
             say(f"ready after {time.monotonic() - self._began_at:.1f} s")

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from docmill.results import Result
+from docmill.results_file import write_results
+from docmill.wire import Failure
 from tests.support.command import Running, descendants, docmill, is_running
 from tests.support.redis_server import running_redis
 from tests.support.wait import wait_until
@@ -135,6 +138,32 @@ def test_failed_documents_are_tried_again(tmp_path: Path) -> None:
     assert "skipped 1 document with an answer" in second.stderr
     assert ["a.txt", "b.txt"] == [record["custom_id"] for record in _records(target)]
     assert [None, None] == [record["error"] for record in _records(target)]
+
+
+def test_answers_of_two_models_are_not_mixed_without_a_word(tmp_path: Path) -> None:
+    """Whatever chose the model: the file's answers are kept, and whose they are is told."""
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    _documents(source, 2)
+    write_results([Result("d1", "succeeded", text="Real.", model="smollm2-135m")], target)
+    finished = docmill("run", source, "-o", target, "-p", "Sum up.", "--engine", "fake")
+
+    assert 0 == finished.status
+    assert 1 == finished.stderr.count("holds answers of another model (smollm2-135m)")
+    assert ["d1", "d0"] == [record["custom_id"] for record in _records(target)]
+
+
+def test_a_run_over_one_document_keeps_the_failures_of_others(tmp_path: Path) -> None:
+    """Their records stay in the output until they are run themselves."""
+    target = tmp_path / "out.jsonl"
+    failed = Failure(code="empty_document", message="empty")
+    write_results([Result(f"d{at}", "failed", error=failed) for at in range(3)], target)
+    _documents(tmp_path / "in.jsonl", 1)
+    asked = ("run", tmp_path / "in.jsonl", "-o", target, "-p", "Sum up.", "--engine", "fake")
+    finished = docmill(*asked)
+
+    assert 0 == finished.status
+    outcomes = [(record["custom_id"], record["error"] is None) for record in _records(target)]
+    assert [("d1", False), ("d2", False), ("d0", True)] == outcomes
 
 
 def test_another_question_needs_another_output(tmp_path: Path) -> None:

@@ -282,6 +282,19 @@ def test_a_full_disk_keeps_every_record(tmp_path: Path, monkeypatch: pytest.Monk
     assert path.read_bytes() == before
 
 
+def test_a_mixture_of_models_is_told_once(tmp_path: Path) -> None:
+    """Whose answers are there, beside which another model's come; nothing of the same model."""
+    path = tmp_path / "out.jsonl"
+    _write(path, GOOD)
+    output = OutputFile(path)
+    told = [output.mixture(model) for model in ("m", "fake", "fake", None)]
+    output.close()
+
+    assert [False, True, False, False] == [bool(line) for line in told]
+    assert "holds answers of another model (m)" in str(told[1])
+    assert "those of fake alone" in str(told[1])
+
+
 def test_other_models_are_named() -> None:
     """Those that answers are of, but for the one that is asked; unknown ones are left out."""
     earlier = Earlier({"a": ("", "m"), "b": ("", "other"), "c": ("", None), "d": ("", "other")})
