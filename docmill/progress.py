@@ -14,6 +14,8 @@ from typing import Any, Protocol, TextIO
 
 #: Rates are those of the last so many seconds, because the first documents say little of the rest.
 WINDOW_S = 30.0
+#: Seconds below which a rate is chance.
+MIN_SPAN_S = 1.0
 #: Seconds between two plain lines.
 LINE_EVERY_S = 5.0
 
@@ -64,8 +66,8 @@ class Pace:
         return (self._total - self._moments[-1][1]) / self.documents_per_s
 
     def describe(self) -> str:
-        """Say the rates and the time left in a few words; nothing of a single moment."""
-        if len(self._moments) < 2:
+        """Say the rates and the time left in a few words; nothing of a moment or two."""
+        if not self._moments or self._moments[-1][0] - self._moments[0][0] < MIN_SPAN_S:
             return ""
         words = [documents_per_s(self.documents_per_s)]
         if self.tokens_per_s > 0:

@@ -244,6 +244,8 @@ def _remarks(row: Mapping[str, Any]) -> Iterator[str]:
     if cut := row.get("truncation"):
         yield f"{cut['policy']} keeps {cut['kept_tokens']:,} tokens"
     for finding in row.get("findings", ()):
+        if finding["action"] == "reject":
+            continue  # that is why the document is refused
         done = DONE[finding["action"]]
         where = f"{finding['count']:,}, first at character {finding['at']:,}"
         yield f"{finding['rule']} {done} ({where})"

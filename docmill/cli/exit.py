@@ -11,6 +11,8 @@ EXIT_USAGE = 2
 EXIT_NO_REDIS = 3
 EXIT_NO_SERVICE = 4
 EXIT_INTERRUPTED = 130
+#: What shells say of a command whose reader went away, as `head` does when it has seen enough.
+EXIT_READER_GONE = 141
 
 _REDIS = "3 Redis cannot be reached"
 _INTERRUPTED = "130 interrupted"

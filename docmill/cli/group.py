@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from docmill.cli.exit import EXIT_INCOMPLETE, EXIT_INTERRUPTED, status_of
+from docmill.cli.exit import EXIT_INTERRUPTED, EXIT_READER_GONE, status_of
 from docmill.cli.options import DEBUG
 from docmill.cli.output import say
 from docmill.errors import DocmillError
@@ -33,7 +33,7 @@ class Commands(TyperGroup):
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
             sys.stderr.close()  # whoever reads has gone; nothing can be told any more
-            raise typer.Exit(EXIT_INCOMPLETE) from None
+            raise typer.Exit(EXIT_READER_GONE) from None
         raise typer.Exit(status or 0)
 
 

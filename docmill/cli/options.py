@@ -4,6 +4,7 @@ May import typer and docmill.rules.
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,22 @@ _WHERE = "Where it runs"
 def _note_debug(ctx: typer.Context, is_wanted: bool) -> bool:
     ctx.meta[DEBUG] = is_wanted
     return is_wanted
+
+
+#: What the service's settings of the same names take.
+ENGINES = ("torch", "fake")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[str | None], str | None]:
+    """Make a check that refuses other values before a service is started."""
+
+    def check(value: str | None) -> str | None:
+        if value is None or value in names:
+            return value
+        raise typer.BadParameter(f"{value!r} is none of {', '.join(names)}")
+
+    return check
 
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -277,7 +294,8 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         envvar="DOCMILL_ENGINE",
-        metavar="torch|fake",
+        metavar="|".join(ENGINES),
+        callback=_one_of(ENGINES),
         help="fake answers without a model, for trying things out.",
         rich_help_panel=_WHERE,
     ),
@@ -287,6 +305,7 @@ Dtype = Annotated[
     typer.Option(
         envvar="DOCMILL_DTYPE",
         metavar="FORMAT",
+        callback=_one_of(DTYPES),
         help="Number format of weights and KV: auto (default), float32, bfloat16 or float16.",
         rich_help_panel=_WHERE,
     ),

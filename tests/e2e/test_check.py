@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.support.command import Running, descendants, docmill, is_running
@@ -29,9 +31,10 @@ def test_each_document_has_a_line(tmp_path: Path) -> None:
     assert "duplicate of first" in lines[2]
     assert "truncated; semantic keeps" in lines[4]
     assert "1 ready, 1 truncated, 1 duplicate, 1 refused" in told.stderr
-    records = [json.loads(line) for line in refused.stdout.splitlines()]
+    *records, last = [json.loads(line) for line in refused.stdout.splitlines()]
     assert ["ready", "duplicate", "refused", "refused"] == [one["verdict"] for one in records]
     assert "too_long" == records[3]["error"]["code"]
+    assert {"bad_line": 1, "too_long": 1} == last["summary"]["errors"]
 
 
 def test_documents_are_checked_without_a_prompt(tmp_path: Path) -> None:
@@ -53,6 +56,33 @@ def test_what_cannot_be_checked_is_told_in_a_line(tmp_path: Path) -> None:
     assert 1 == no_file.stderr.count("\n") == no_model.stderr.count("\n")
     assert "b.txt" in no_file.stderr
     assert "nowhere" in no_model.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
+    """The status is the one of a program that a closed pipe ended, not that of bad documents."""
+    lines = (json.dumps({"id": f"d{at}", "text": f"Text {at}."}) for at in range(20_000))
+    (tmp_path / "in.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    command = f"'{sys.executable}' -m docmill.cli check in.jsonl --engine fake | head -n 1"
+    finished = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 141 == finished.returncode
+    assert 1 == finished.stdout.count("\n")
+    assert "Traceback" not in finished.stderr
+
+
+def test_nothing_to_check_is_told(tmp_path: Path) -> None:
+    """A table without rows is a mistake, as it is where it is run."""
+    (tmp_path / "in.csv").write_text("id,text\n", encoding="utf-8")
+    told = docmill("check", tmp_path / "in.csv", "--engine", "fake")
+
+    assert 2 == told.status
+    assert "there are no documents in " in told.stderr
 
 
 def test_an_interrupt_ends_it(tmp_path: Path) -> None:

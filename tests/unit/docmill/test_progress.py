@@ -56,6 +56,16 @@ def test_nothing_is_foretold_without_progress(clock: Clock) -> None:
     assert "left" not in pace.describe()
 
 
+def test_no_rate_is_told_of_less_than_a_second(clock: Clock) -> None:
+    """What was done within an instant says nothing."""
+    pace = Pace(clock)
+    for _ in range(3):
+        pace.update(2, None)
+        clock.now_s += 0.3
+
+    assert "" == pace.describe()
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(8.4, "8 s"), (200, "3 min 20 s"), (7500, "2 h 05 min"), (59.9, "1 min 00 s")],

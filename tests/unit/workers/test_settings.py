@@ -1,7 +1,10 @@
 """Settings: what is refused, what is said, and what an answer depends on."""
 
+from typing import get_args
+
 import pytest
 
+from docmill.cli.options import DTYPES, ENGINES
 from docmill.errors import ConfigError
 from workers.service import commands
 from workers.settings import Settings, child_environment, load
@@ -57,6 +60,14 @@ def test_every_list_has_its_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
         load()
 
     assert "DOCMILL_BUCKET_BOUNDS: must be" in str(caught.value)
+
+
+def test_the_command_line_takes_what_settings_take() -> None:
+    """It refuses other values itself, so it has to know all of them."""
+    known = Settings.model_fields
+
+    assert ENGINES == get_args(known["engine"].annotation)
+    assert DTYPES == get_args(known["dtype"].annotation)
 
 
 def test_answers_do_not_depend_on_the_shard() -> None:

@@ -281,6 +281,25 @@ def test_exit_statuses_are_documented() -> None:
     assert all(f"{status} " in TABLE for status in (0, 1, *statuses, 130))
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["run", "a.txt", "-o", "o", "--engine", "faek"],
+        ["run", "a.txt", "-o", "o", "--dtype", "faek"],
+        ["check", "a.txt", "--engine", "faek"],
+        ["up", "--engine", "faek"],
+    ],
+    ids=" ".join,
+)
+def test_settings_that_there_are_not_are_refused_by_name(asked: list[str]) -> None:
+    """As typed, before a service is started."""
+    finished = RUNNER.invoke(app.app, asked)
+
+    assert 2 == finished.exit_code
+    assert f"'{asked[-2]}'" in finished.stderr
+    assert "'faek' is none of " in finished.stderr
+
+
 def test_standard_output_takes_one_kind_of_data() -> None:
     """Results and the summary's JSON do not go to standard output together."""
     finished = RUNNER.invoke(app.app, ["run", "a.txt", "-o", "-", "--json"])

@@ -33,6 +33,7 @@ def test_each_fate_is_told_with_its_reason() -> None:
         _row("duplicate", same_as="a"),
         _row("near_duplicate", near=NEAR),
         _refused("f:3", "f:3: not JSON"),
+        _refused("f:4", "rule found 1") | {"findings": [REJECTED, FOUND]},
     ]
 
     assert [
@@ -44,6 +45,7 @@ def test_each_fate_is_told_with_its_reason() -> None:
         "duplicate of a",
         "near duplicate of a (0.93)",
         "refused: bad_line: not JSON",
+        "refused: bad_line: rule found 1; bidi_controls repaired (2, first at character 7)",
     ] == [describe(row)[63:] for row in rows]
     assert ["b", "5,000", "900"] == describe(rows[0]).split()[:3]
 
