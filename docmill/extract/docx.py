@@ -9,10 +9,13 @@ from xml.etree import ElementTree
 import mammoth
 
 from docmill.errors import InvalidDocument, Reason
-from docmill.extract.base import MAX_TITLE_LEN, Extract, Order
+from docmill.extract.base import MAX_TITLE_LEN, Extract, Order, refuse_other_kinds
 from docmill.extract.html import to_markdown
 
 _PICTURES = "word/media/"
+_NO_TEXT = (
+    "it holds no text; if pictures in it do, save it as a PDF and recognise that (ocrmypdf does)"
+)
 _CORE = "docProps/core.xml"
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 #: What opens an OLE container, which is what Word 97 files and locked files are.
@@ -25,24 +28,26 @@ def extract_docx(order: Order) -> Extract:
     Raises:
         InvalidDocument: It is no Word file, is locked, or unpacks to too much.
     """
-    _refuse_other_files(order)
+    _refuse_old_files(order)
+    refuse_other_kinds(order, b"PK\x03\x04", "Word")
     with order.path.open("rb") as file, zipfile.ZipFile(file) as archive:
         _refuse_bombs(archive, order.max_file_bytes)
         title = _title_of(archive)
+        has_pictures = any(name.startswith(_PICTURES) for name in archive.namelist())
         file.seek(0)
         page = mammoth.convert_to_html(
             file, convert_image=_no_image, include_embedded_style_map=False
         ).value
     text = to_markdown(page, order.max_text_bytes)
     if not text.strip():
-        raise InvalidDocument(Reason.NO_TEXT, "it holds no text; are its pages pictures?")
+        raise InvalidDocument(Reason.NO_TEXT, _NO_TEXT)
     return Extract(text, {"title": title})
 
 
 _no_image = mammoth.images.img_element(lambda _: {})
 
 
-def _refuse_other_files(order: Order) -> None:
+def _refuse_old_files(order: Order) -> None:
     with order.path.open("rb") as file:
         start = file.read(len(_OLE))
     if start == _OLE:

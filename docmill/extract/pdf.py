@@ -8,8 +8,16 @@ from collections.abc import Iterator
 import pypdfium2
 
 from docmill.errors import InvalidDocument, Reason
-from docmill.extract.base import MAX_TITLE_LEN, Extract, Order, too_much_text
+from docmill.extract.base import (
+    MAX_TITLE_LEN,
+    Extract,
+    Order,
+    refuse_other_kinds,
+    too_much_text,
+)
 
+#: What a PDF begins with; readers take it so far from the beginning.
+_MARK, _MARK_WITHIN = b"%PDF-", 1024
 #: How pdfium marks a hyphen at a line's end that the word goes on without.
 _SOFT_HYPHENS = dict.fromkeys(map(ord, "\x02\ufffe"))
 
@@ -20,6 +28,7 @@ def extract_pdf(order: Order) -> Extract:
     Raises:
         InvalidDocument: It is broken, locked, too long, or has no text layer.
     """
+    refuse_other_kinds(order, b"%PDF-", "PDF")
     with _opened(order) as document:
         num_pages = len(document)
         texts = list(_pages(document, order.max_text_bytes))
@@ -28,8 +37,8 @@ def extract_pdf(order: Order) -> Extract:
     if num_empty == num_pages:
         raise InvalidDocument(
             Reason.NO_TEXT,
-            f"none of its {num_pages} pages has text; if they are scans, recognise them first "
-            "(ocrmypdf does) and submit what comes of it",
+            f"{_none_of(num_pages)} text; if it is a scan, recognise it first (ocrmypdf does) and "
+            "submit what comes of it",
         )
     about = {
         "title": title,
@@ -39,15 +48,26 @@ def extract_pdf(order: Order) -> Extract:
     return Extract("\n\n".join(filter(None, texts)) + "\n", about)
 
 
+def _none_of(num_pages: int) -> str:
+    return "its only page has no" if num_pages == 1 else f"none of its {num_pages} pages has"
+
+
 def _opened(order: Order) -> pypdfium2.PdfDocument:
     try:
         return pypdfium2.PdfDocument(order.path)
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
             problem = "it is locked with a password; save it without one"
+        elif _begins_like_a_pdf(order):
+            problem = "it is a broken PDF; perhaps a reader can open it and save it anew"
         else:
-            problem = "it is no PDF, or a broken one"
+            problem = "it is no PDF; if it is text, let its name end with .txt"
         raise InvalidDocument(Reason.EXTRACTION, problem) from error
+
+
+def _begins_like_a_pdf(order: Order) -> bool:
+    with order.path.open("rb") as file:
+        return _MARK in file.read(_MARK_WITHIN)
 
 
 def _title_of(document: pypdfium2.PdfDocument) -> str | None:

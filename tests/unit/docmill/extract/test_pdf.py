@@ -66,10 +66,22 @@ def test_a_locked_file_is_said_to_be_locked(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", pdf(["text"])[:150]])
-def test_a_broken_file_is_refused(tmp_path: Path, data: bytes) -> None:
-    """Whatever its bytes are."""
-    assert (Reason.EXTRACTION, "it is no PDF, or a broken one") == refused(tmp_path / "a.pdf", data)
+def test_a_single_page_is_one(tmp_path: Path) -> None:
+    """A scan of one page is told in the singular."""
+    assert "its only page has no text" in refused(tmp_path / "a.pdf", pdf([""]))[1]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "it is no PDF; if it is text, let its name end with .txt"),
+        (b"hello", "it is no PDF; if it is text, let its name end with .txt"),
+        (pdf(["text"])[:150], "it is a broken PDF; perhaps a reader can open it and save it anew"),
+    ],
+)
+def test_a_broken_file_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
+    """Whatever its bytes are; a text under a wrong name is told apart."""
+    assert (Reason.EXTRACTION, words) == refused(tmp_path / "a.pdf", data)
 
 
 def test_the_text_may_not_be_longer_than_a_document(tmp_path: Path) -> None:
