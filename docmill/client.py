@@ -10,6 +10,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from docmill.tenant import check_tenant
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from os import PathLike
@@ -57,8 +59,8 @@ class Client:
             namespaces and Redis users of their own.
 
     Raises:
-        ConfigError: On first use: the URL or the namespace cannot be used.
         JobRejected: The tenant is no text, or longer than 128 bytes.
+        ConfigError: On first use: the URL or the namespace cannot be used.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Client:
         self._namespace = namespace
         self._reconnect_s = reconnect_s
         self._max_document_bytes = max_document_bytes
-        self._tenant = tenant
+        self._tenant = check_tenant(tenant)
         self._lock = threading.Lock()
         self._made_shards: Shards | None = None
 
@@ -177,8 +179,8 @@ class Client:
             The job, sealed: it ends when its last document does.
 
         Raises:
-            JobRejected: A parameter cannot be used, or the job was submitted with another prompt or
-                other parameters before; nothing was sent.
+            JobRejected: A parameter cannot be used, or the job was submitted with another prompt,
+                with other parameters or for another tenant before; nothing was sent.
             IntakeError: The input cannot be read at all, or there are no documents.
             QueueFull: The backlog is full, or Redis is out of memory; what was accepted stays,
                 submit again to go on.
@@ -194,7 +196,6 @@ class Client:
             SpecBook,
             check_job_id,
             check_name,
-            check_tenant,
             check_tier,
             deadline_at,
             seconds,
@@ -230,7 +231,7 @@ class Client:
             name=check_name(name),
             waits_when_full=on_full == "wait",
             max_document_bytes=self._max_document_bytes,
-            tenant=check_tenant(self._tenant),
+            tenant=self._tenant,
         )
         items = items_of(documents, self._max_document_bytes)
         # a job that was named may be there already, in the shard where it was begun

@@ -1,7 +1,7 @@
-"""One job, one question: what is asked now is what the job was opened to ask.
+"""One job, one question, one tenant: a submission is what the job was opened for.
 
-Decides when a submission to a known job is refused; documents may always bring prompts of their
-own. May import docmill.link and docmill.request.
+Decides when one to a known job is refused; documents may always bring prompts of their own. May
+import docmill.link and docmill.request.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,32 @@ from docmill.request import PLACE, EncodedSpec
 from docmill.wire import Message, Spec, unpack
 
 
-def check_question(link: Link, job_id: str, asked: EncodedSpec) -> None:
-    """Make sure that a job, if it is there, was opened to ask the same.
+def check_same(link: Link, job_id: str, asked: EncodedSpec | None, tenant: str) -> None:
+    """Make sure that a job, if it is there, was opened to ask the same, for the same tenant.
 
-    Otherwise the documents that it has already would keep their old question without a word.
+    Otherwise the documents that it has already would keep their old question, or their old tenant,
+    without a word.
+
+    Args:
+        link: Where the job is.
+        job_id: The job.
+        asked: What is asked now of documents that do not say it themselves; None: nothing.
+        tenant: For whom.
 
     Raises:
-        JobRejected: It asks something else; names what differs.
+        JobRejected: It was opened for something else; names what differs, but for the tenant.
 
     Cost: One round trip, two where it is refused.
     """
-    meta = link.run(lambda: link.client.hget(link.keys.job(job_id), "meta"))
-    before = str(unpack(meta).get("spec") or "") if meta else ""
-    if before in ("", asked.digest):
+    packed = link.run(lambda: link.client.hget(link.keys.job(job_id), "meta"))
+    meta = unpack(packed) if packed else {}
+    if meta.get("tenant", tenant) != tenant:  # a job of an older client does not tell
+        raise JobRejected(
+            f"job {job_id!r} was submitted on behalf of another tenant: choose another job id, or "
+            "name its tenant"
+        )
+    before = str(meta.get("spec") or "")
+    if asked is None or before in ("", asked.digest):
         return
     data = link.run(lambda: link.client.hget(link.keys.specs(job_id), before))
     change = f" ({describe_change(Spec.decode(data), Spec.decode(asked.data))})" if data else ""

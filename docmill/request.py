@@ -31,7 +31,6 @@ _QUESTION = ("prompt", "messages", "combine_prompt")
 _ROLES = ("system", "user", "assistant")
 _JOB_ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _MAX_SPECS_KEPT = 4096
-_MAX_TENANT_BYTES = 128
 #: More seconds than that are a moment that was passed for a duration.
 _LONGEST_DEADLINE_S = 10 * 365 * 86400.0
 
@@ -241,17 +240,6 @@ def check_name(name: Any) -> str | None:
     except (AttributeError, UnicodeEncodeError) as error:
         raise JobRejected(f"name must be text, got {name!a:.60}") from error
     return name if name is None else str(name)
-
-
-def check_tenant(tenant: Any) -> str:
-    """Return the tenant, or raise JobRejected if it is no text of at most 128 bytes."""
-    try:
-        size = len(tenant.encode())
-    except (AttributeError, UnicodeEncodeError) as error:
-        raise JobRejected(f"tenant must be text, got {tenant!a:.60}") from error
-    if size > _MAX_TENANT_BYTES:
-        raise JobRejected(f"tenant of {size} bytes is longer than {_MAX_TENANT_BYTES}")
-    return str(tenant)
 
 
 def check_tier(tier: Any) -> str:

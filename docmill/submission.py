@@ -21,7 +21,7 @@ from docmill.errors import BrokerError, IntakeError, JobCancelled, JobNotFound, 
 from docmill.intake.base import Document, Item
 from docmill.link import Link, check_abandoned, pause, pause_s
 from docmill.progress import counted
-from docmill.question import check_question
+from docmill.question import check_same
 from docmill.request import SpecBook
 from docmill.scripts import ScriptName
 from docmill.wire import SCHEMA_VERSION
@@ -116,8 +116,8 @@ class Submission:
 
         Raises:
             IntakeError: There are no documents; nothing was sent.
-            JobRejected: The first document has no prompt, or the job was opened with another one;
-                nothing was sent.
+            JobRejected: The first document has no prompt, or the job was opened with another one or
+                for another tenant; nothing was sent.
             JobCancelled: The job takes no more documents.
             JobNotFound: The job vanished from Redis while documents were sent.
             QueueFull: The backlog is full and the terms say not to wait.
@@ -139,14 +139,14 @@ class Submission:
         if isinstance(first, Document) and not first.options:
             self._specs.spec()  # no prompt at all is the caller's mistake, not the document's
         terms, asked = self._terms, self._specs.default
-        if asked:
-            check_question(self._link, terms.job_id, asked)
+        check_same(self._link, terms.job_id, asked, terms.tenant)
         meta = msgpack.packb(
             {
                 "v": SCHEMA_VERSION,
                 "name": terms.name,
                 "tier": terms.tier,
                 "spec": asked.digest if asked else "",
+                "tenant": terms.tenant,
             }
         )
         spec = (asked.digest, asked.data) if asked else ()

@@ -20,9 +20,10 @@ from docmill.errors import JobError, JobNotFound
 from docmill.job import Job
 from docmill.link import Link
 from docmill.progress import counted, show_progress
-from docmill.request import check_job_id, check_tenant, check_tier
+from docmill.request import check_job_id, check_tier
 from docmill.shards import Shards
 from docmill.tasks import Task, ask, find, list_tasks, new_task_id
+from docmill.tenant import check_tenant
 
 _POLL_S = 0.25
 #: How long Redis may be away while the end of a task is waited for.

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from docmill import Client
@@ -18,6 +19,7 @@ from docmill.errors import (
     QueueFull,
 )
 from docmill.keys import Keys
+from docmill.wire import unpack
 from tests.support.canned_worker import CannedWorker, answering
 
 
@@ -208,3 +210,31 @@ def test_a_bad_url_or_namespace_is_a_configuration_error() -> None:
         Client("http://127.0.0.1").ping()
     with pytest.raises(ConfigError, match="namespace"):
         Client("redis://127.0.0.1", "no spaces").ping()
+
+
+@pytest.mark.parametrize("prompt", ["Say", None], ids=["asked by the job", "asked by documents"])
+def test_a_job_is_one_tenants(redis_url: str, namespace: str, prompt: str | None) -> None:
+    """Documents of another tenant do not join it without a word; its own may always."""
+    north, south = (Client(redis_url, namespace, tenant=name) for name in ("north", "south"))
+    documents = [{"id": "a", "text": "one", "prompt": "Say"}]
+    north.submit(documents, prompt=prompt, job_id="known")
+
+    for client in (south, Client(redis_url, namespace)):
+        with pytest.raises(JobRejected, match="another tenant: choose another job id") as caught:
+            client.submit([{"id": "b", "text": "two", "prompt": "Say"}], job_id="known")
+        assert "north" not in caught.value.message
+
+    assert 1 == north.submit(documents, prompt=prompt, job_id="known").status().submitted
+
+
+def test_a_job_whose_tenant_is_not_known_takes_any(
+    client: Client, redis_url: str, namespace: str, redis_client: Any, keys: Keys
+) -> None:
+    """An older client did not say on whose behalf it opened a job."""
+    job = client.submit([("a", "one")], prompt="Say", job_id="old")
+    meta = unpack(redis_client.hget(keys.job("old"), "meta"))
+    del meta["tenant"]
+    redis_client.hset(keys.job("old"), "meta", msgpack.packb(meta))
+    Client(redis_url, namespace, tenant="north").submit([("b", "two")], prompt="Say", job_id="old")
+
+    assert 2 == job.status().submitted

@@ -12,7 +12,6 @@ from docmill.intake.base import OPTIONS
 from docmill.request import (
     SpecBook,
     build_spec,
-    check_tenant,
     deadline_at,
     place_document,
     seconds,
@@ -186,17 +185,6 @@ def test_a_document_s_policies_join_its_job_s() -> None:
     spec = Spec.decode(book.spec({"rules": {"zero_width": "repair"}}).data)
 
     assert {"mojibake": "reject", "zero_width": "repair"} == spec.rules
-
-
-@pytest.mark.parametrize(("tenant", "words"), [(5, "must be text"), ("\ud800", "must be text")])
-def test_a_tenant_is_a_short_text(tenant: Any, words: str) -> None:
-    """It travels with each document."""
-    assert "" == check_tenant("")
-    assert "Müller & Co" == check_tenant("Müller & Co")
-    with pytest.raises(JobRejected, match=words):
-        check_tenant(tenant)
-    with pytest.raises(JobRejected, match="129 bytes is longer than 128"):
-        check_tenant("x" * 129)
 
 
 def test_memory_for_specs_is_bounded() -> None:
