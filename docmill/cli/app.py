@@ -91,6 +91,7 @@ def run(
     result_ttl: options.ResultTtl = None,
     redis_url: options.RedisUrl = None,
     namespace: options.Namespace = None,
+    tenant: options.Tenant = "",
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
     as_json: options.AsJson = False,
     debug: options.ServiceDebug = False,
@@ -133,6 +134,7 @@ def run(
         ),
         state_dir=state_dir,
         job_id=job_id,
+        tenant=tenant,
         as_json=as_json,
         is_debug=debug,
     )

@@ -42,6 +42,26 @@ def _one_of(names: tuple[str, ...]) -> Callable[[str | None], str | None]:
     return check
 
 
+def _is_typed(ctx: typer.Context, name: str) -> bool:
+    """Tell whether an option stands on the command line."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse_empty(ctx: typer.Context, value: str) -> str:
+    """Refuse a tenant that a shell left out, which would share answers with everybody's."""
+    if not value and _is_typed(ctx, "tenant"):
+        raise typer.BadParameter("it is empty: name a tenant, or leave the option out")
+    return value
+
+
+def _refuse_unused(ctx: typer.Context, value: str | None) -> str | None:
+    """Refuse a model that is named beside the engine that has none."""
+    if value is not None and _is_typed(ctx, "model") and ctx.params.get("engine") == "fake":
+        raise typer.BadParameter("the fake engine answers without a model: leave one of them out")
+    return value
+
+
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -199,6 +219,7 @@ Tenant = Annotated[
     str,
     typer.Option(
         metavar="NAME",
+        callback=_refuse_empty,
         help="On whose behalf; no answer is shared between tenants.",
         rich_help_panel=_WHERE,
         show_default=False,
@@ -284,6 +305,7 @@ ServedModel = Annotated[
         "--model",
         "-m",
         envvar="DOCMILL_MODEL",
+        callback=_refuse_unused,
         help="A model directory, a hub name, or smollm2-135m (default; set up on first use).",
         rich_help_panel=_WHERE,
         show_default=False,
@@ -294,6 +316,7 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         envvar="DOCMILL_ENGINE",
+        is_eager=True,  # the model's check asks for it
         metavar="|".join(ENGINES),
         callback=_one_of(ENGINES),
         help="fake answers without a model, for trying things out.",
@@ -313,6 +336,10 @@ Dtype = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(
-        min=1, envvar="DOCMILL_THREADS", help="CPU threads of the engine.", rich_help_panel=_WHERE
+        min=1,
+        max=1024,
+        envvar="DOCMILL_THREADS",
+        help="CPU threads of the engine.",
+        rich_help_panel=_WHERE,
     ),
 ]

@@ -31,11 +31,14 @@ from docmill.cli.service_process import (
     service_failure,
 )
 from docmill.cli.summary import Tally
-from docmill.client import Client, new_job_id
+from docmill.client import DEFAULT_URL, Client, new_job_id
 from docmill.errors import DocmillError
 from docmill.job import Job
+from docmill.link import Link
 from docmill.parts import Parts, parts_of
 from docmill.progress import Reporter, counted, show_progress
+from docmill.request import check_job_id, check_name
+from docmill.tenant import check_tenant
 
 #: Together under the 5 s within which an interrupt has to end everything.
 _STOP_PATIENCE_S = 2.0
@@ -55,6 +58,7 @@ class Request:
     settings: dict[str, Any]
     state_dir: Path
     job_id: str | None = None
+    tenant: str = ""
     as_json: bool = False
     is_debug: bool = False
 
@@ -81,6 +85,7 @@ class Outcome:
 def run(request: Request) -> int:
     """Answer the documents and return the exit status: 0, or 1 when some have no answer."""
     began_at = time.monotonic()
+    _check(request)
     found = look_through(request.work)
     find_service()
     outcome = Outcome(found.count + found.num_problems)
@@ -108,6 +113,21 @@ def run(request: Request) -> int:
                 return EXIT_INTERRUPTED
     _tell_summary(request, outcome, time.monotonic() - began_at)
     return EXIT_OK if outcome.tally.answered >= num_left else EXIT_INCOMPLETE
+
+
+def _check(request: Request) -> None:
+    """Refuse what the client or the service would refuse later, also where nothing is left to do.
+
+    Raises:
+        JobRejected: The job's id, its name or the tenant cannot be used.
+        ConfigError: The Redis URL or the namespace cannot.
+    """
+    if request.job_id is not None:
+        check_job_id(request.job_id)
+    check_name(request.work.terms.get("name"))
+    check_tenant(request.tenant)
+    settings = request.settings
+    Link(settings.get("redis_url") or DEFAULT_URL, settings["namespace"], 0.0).close()
 
 
 def _named_model(request: Request) -> str | None:
@@ -254,7 +274,8 @@ class Run:
 
     def _start_threads(self, event: Event) -> None:
         settings = self._request.settings
-        client = Client(event.get("url") or settings["redis_url"], settings["namespace"])
+        url = event.get("url") or settings["redis_url"]
+        client = Client(url, settings["namespace"], tenant=self._request.tenant)
         options = {**self._request.work.options, "model": event["model"]}
         if not settings.get("model"):
             del options["model"]  # lines that name another model are refused, not misled

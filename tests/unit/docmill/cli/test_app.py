@@ -92,6 +92,10 @@ UNUSABLE = {
         ["a.jsonl", "--column", "nope"],
         ["--column names a column of .csv and .tsv files", "none in a.jsonl"],
     ),
+    "job id": (_write("a.txt", "x"), ["a.txt", "--job-id", "a b"], ["job_id 'a b' must be"]),
+    "long tenant": (_write("a.txt", "x"), ["a.txt", "--tenant", "x" * 129], ["tenant of 129"]),
+    "namespace": (_write("a.txt", "x"), ["a.txt", "--namespace", "a b"], ["namespace 'a b' must"]),
+    "Redis URL": (_write("a.txt", "x"), ["a.txt", "--redis-url", "nowhere"], ["'nowhere' cannot"]),
     "unknown encoding": (
         _write("a.txt", "x"),
         ["a.txt", "--encoding", "utf-88"],
@@ -129,6 +133,42 @@ def test_run_refuses_what_it_cannot_use(
     assert finished.stderr.count("\n") == 1
     assert [word for word in words if word not in finished.stderr] == []
     assert "Traceback" not in finished.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["--tenant", ""], ["--tenant", "it is empty"]),
+        (["--model", "no/dir", "--engine", "fake"], ["--model", "fake engine answers without a"]),
+        (["--threads", "1025"], ["--threads", "range"]),
+        (["--engine", "faek"], ["--engine", "'faek' is none of torch, fake"]),
+        (["--job-id", "a b"], ["job_id 'a b'"]),
+    ],
+)
+def test_options_are_checked_where_nothing_is_left_to_do(
+    asked: list[str], words: list[str], tmp_path: Path
+) -> None:
+    """A mistyped option is refused by name although the output has all answers."""
+    _write("a.txt", "x")(tmp_path)
+    _write("out.jsonl", Result("a.txt", "succeeded", text="y").to_json() + "\n")(tmp_path)
+    finished = RUNNER.invoke(app.app, ["run", "a.txt", "-p", "Say", "-o", "out.jsonl", *asked])
+
+    assert 2 == finished.exit_code
+    assert [] == [word for word in words if word not in finished.stderr]
+    assert "starting" not in finished.stderr
+
+
+def test_a_model_that_is_set_for_all_commands_may_be_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only one that is typed beside the engine without a model is a contradiction."""
+    monkeypatch.setattr("docmill.cli.run.find_service", lambda: tmp_path)
+    monkeypatch.setenv("DOCMILL_MODEL", "some/model")
+    _write("a.txt", "x")(tmp_path)
+    _write("out.jsonl", Result("a.txt", "succeeded", text="y").to_json() + "\n")(tmp_path)
+    asked = ["run", "a.txt", "-p", "Say", "-o", "out.jsonl", "--engine", "fake"]
+
+    assert 0 == RUNNER.invoke(app.app, asked).exit_code
 
 
 def test_run_tells_of_answers_of_another_model(
