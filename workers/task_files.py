@@ -26,7 +26,7 @@ from docmill.tasks import Task
 _AT_ONCE_S = 0.2
 
 #: What a task may say about how files are read.
-_READING = ("encoding", "text_column", "id_column")
+_READING = ("encoding", "text_column", "id_column", "separator")
 
 #: Told how far a task is, often; may raise what ends it.
 Note = Callable[[dict[str, int]], None]

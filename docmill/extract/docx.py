@@ -13,9 +13,6 @@ from docmill.extract.base import MAX_TITLE_LEN, Extract, Order, refuse_other_kin
 from docmill.extract.html import to_markdown
 
 _PICTURES = "word/media/"
-_NO_TEXT = (
-    "it holds no text; if pictures in it do, save it as a PDF and recognise that (ocrmypdf does)"
-)
 _CORE = "docProps/core.xml"
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 #: What opens an OLE container, which is what Word 97 files and locked files are.
@@ -40,7 +37,10 @@ def extract_docx(order: Order) -> Extract:
         ).value
     text = to_markdown(page, order.max_text_bytes)
     if not text.strip():
-        raise InvalidDocument(Reason.NO_TEXT, _NO_TEXT)
+        problem = "it holds no text"
+        if has_pictures:
+            problem += "; if its pictures do, save it as a PDF and recognise that (ocrmypdf does)"
+        raise InvalidDocument(Reason.NO_TEXT, problem)
     return Extract(text, {"title": title})
 
 

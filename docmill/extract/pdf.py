@@ -16,8 +16,6 @@ from docmill.extract.base import (
     too_much_text,
 )
 
-#: What a PDF begins with; readers take it so far from the beginning.
-_MARK, _MARK_WITHIN = b"%PDF-", 1024
 #: How pdfium marks a hyphen at a line's end that the word goes on without.
 _SOFT_HYPHENS = dict.fromkeys(map(ord, "\x02\ufffe"))
 
@@ -58,16 +56,9 @@ def _opened(order: Order) -> pypdfium2.PdfDocument:
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
             problem = "it is locked with a password; save it without one"
-        elif _begins_like_a_pdf(order):
-            problem = "it is a broken PDF; perhaps a reader can open it and save it anew"
         else:
-            problem = "it is no PDF; if it is text, let its name end with .txt"
+            problem = "it is a broken PDF; perhaps a reader can open it and save it anew"
         raise InvalidDocument(Reason.EXTRACTION, problem) from error
-
-
-def _begins_like_a_pdf(order: Order) -> bool:
-    with order.path.open("rb") as file:
-        return _MARK in file.read(_MARK_WITHIN)
 
 
 def _title_of(document: pypdfium2.PdfDocument) -> str | None:

@@ -7,6 +7,7 @@ docmill.errors.
 from docmill.intake.base import MAX_DOCUMENT_BYTES, Document, Item, Refusal
 from docmill.intake.files import read
 from docmill.intake.scan import Duplicate, Scan, scan
+from docmill.intake.skipped import Skipped
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",
@@ -15,6 +16,7 @@ __all__ = [
     "Item",
     "Refusal",
     "Scan",
+    "Skipped",
     "read",
     "scan",
 ]

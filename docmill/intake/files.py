@@ -18,8 +18,8 @@ from docmill.intake.compressed import open_bytes
 from docmill.intake.extraction import Extraction
 from docmill.intake.formats import EXTRACTED, lacking, missing_extra
 from docmill.intake.jsonl import read_jsonl
-from docmill.intake.paths import Found, Paths, Roots, is_inside
-from docmill.intake.tables import Columns, Table, decoded
+from docmill.intake.paths import Found, OnSkipped, Paths, Roots, is_inside
+from docmill.intake.tables import Columns, Table, check_separator, decoded
 
 
 def read(
@@ -30,6 +30,8 @@ def read(
     inside: Path | None = None,
     text_column: str | None = None,
     id_column: str | None = None,
+    separator: str | None = None,
+    on_skipped: OnSkipped | None = None,
     extract: bool | Callable[[str], bool] = True,
     extraction: Extraction | None = None,
 ) -> Iterator[Item]:
@@ -46,6 +48,10 @@ def read(
             whose link leads there is refused.
         text_column: The column of tables that holds the text; by default `text`, or the only one.
         id_column: The column of tables that holds the id; by default `custom_id` or `id`, if there.
+        separator: The character between the columns of tables; by default the comma or, where the
+            header has those alone, the semicolon, and the tab in .tsv.
+        on_skipped: Told the name of each file that a folder or glob passes over because its kind is
+            not read, in its turn; `Skipped.add` counts them.
         extract: Whether to read PDF, Word and HTML files, which takes time: all, none, or told by
             the custom id. The documents of the others come with an empty text.
         extraction: What reads those files, for callers that read often; by default one is started
@@ -53,19 +59,22 @@ def read(
 
     Raises:
         IntakeError: A path does not exist or leads outside, a folder cannot be read, nothing was
-            named, a table has no such column, or packages are missing.
+            named, the separator is none, a table has no such column or seems to have another
+            separator, or packages are missing.
     """
     try:
         "".encode(encoding)
     except LookupError as error:
         raise IntakeError(f"encoding {encoding!r} is not known; try utf-8 or cp1252") from error
+    if separator is not None:
+        check_separator(separator)
     roots = Roots(paths, inside)
-    columns = Columns(text_column, id_column)
+    columns = Columns(text_column, id_column, separator)
     reader = _Reader(roots.base, encoding, columns, max_document_bytes, extract)
     _refuse_what_cannot_be_extracted(roots)
     for found in roots.named_files():
         reader.refuse_bad_table(found)
-    return reader.items(roots, extraction)
+    return reader.items(roots.files(on_skipped or (lambda _: None)), extraction)
 
 
 def _refuse_what_cannot_be_extracted(roots: Roots) -> None:
@@ -88,10 +97,10 @@ class _Reader:
     max_document_bytes: int
     extract: bool | Callable[[str], bool]
 
-    def items(self, roots: Roots, given: Extraction | None) -> Iterator[Item]:
+    def items(self, files: Iterator[Found], given: Extraction | None) -> Iterator[Item]:
         """Yield what the files hold; a file that cannot be read is refused alone."""
         with contextlib.nullcontext(given) if given else Extraction() as extraction:
-            for found in roots.files():
+            for found in files:
                 yield from self._file(found, extraction)
 
     def refuse_bad_table(self, found: Found) -> None:

@@ -8,7 +8,7 @@ docmill.errors.
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,9 @@ from docmill.errors import IntakeError
 from docmill.intake.formats import SUFFIXES, Format, format_of
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+#: Told the name of a file that is passed over, because its kind is not read.
+OnSkipped = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +44,32 @@ class Roots:
 
     def __init__(self, paths: Paths, inside: Path | None) -> None:
         self.base = inside and inside.resolve()
+        self._skipped: list[str] = []
         named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        self._roots = [root for path in named for root in _expand(os.fspath(path), self.base)]
+        self._roots = [
+            root
+            for path in named
+            for root in _expand(os.fspath(path), self.base, self._skipped.append)
+        ]
         if not self._roots:
             raise IntakeError("no input was named: give files, folders or globs")
 
-    def files(self) -> Iterator[Found]:
+    def files(self, on_skipped: OnSkipped = lambda _: None) -> Iterator[Found]:
         """Yield the files, folders looked into when their turn comes.
+
+        Args:
+            on_skipped: Told what is passed over, that of globs first.
 
         Raises:
             IntakeError: A folder holds no file that is read.
         """
+        for name in self._skipped:
+            on_skipped(name)
         is_alone = len(self._roots) == 1
         for root in self._roots:
             place = self._place(root)
             if self._is_folder(root):
-                yield from _below(root, place, is_alone)
+                yield from _below(root, place, is_alone, on_skipped)
             else:
                 yield _found(place, root)
 
@@ -86,7 +99,7 @@ def is_inside(path: Path, base: Path | None) -> bool:
         return False
 
 
-def _expand(path: str, base: Path | None) -> list[Path]:
+def _expand(path: str, base: Path | None, on_skipped: OnSkipped) -> list[Path]:
     """Return what a path or glob names, checked for existence; it starts at `base`, if any."""
     start = base or Path()
     if not is_inside(start / path, base):
@@ -102,7 +115,12 @@ def _expand(path: str, base: Path | None) -> list[Path]:
             for name in found
             if format_of(name.name) or (takes_folders and (start / name).is_dir())
         ]
-        return wanted or found
+        if not wanted:
+            return found
+        for name in set(found).difference(wanted):
+            if (start / name).is_file():
+                on_skipped(_name(name))
+        return wanted
     root = start / path
     try:
         root.stat()
@@ -116,9 +134,9 @@ def _expand(path: str, base: Path | None) -> list[Path]:
     return [Path(path)]
 
 
-def _below(root: Path, place: Path, is_alone: bool) -> Iterator[Found]:
+def _below(root: Path, place: Path, is_alone: bool, on_skipped: OnSkipped) -> Iterator[Found]:
     is_empty = True
-    for path in _walk(place):
+    for path in _walk(place, on_skipped):
         is_empty = False
         below = path.relative_to(place)
         yield _found(path, below if is_alone else root / below)
@@ -129,7 +147,7 @@ def _below(root: Path, place: Path, is_alone: bool) -> Iterator[Found]:
         )
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def _walk(folder: Path, on_skipped: OnSkipped) -> Iterator[Path]:
     """Yield a folder's files, and its unreadable folders as if they were files."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -140,9 +158,13 @@ def _walk(folder: Path) -> Iterator[Path]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path))
-        elif format_of(entry.name) and _is_file_or_broken_link(entry):
+            yield from _walk(Path(entry.path), on_skipped)
+        elif not _is_file_or_broken_link(entry):
+            continue
+        elif format_of(entry.name):
             yield Path(entry.path)
+        else:
+            on_skipped(_name(Path(entry.path)))
 
 
 def _is_file_or_broken_link(entry: os.DirEntry[str]) -> bool:

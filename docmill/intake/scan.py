@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from docmill.intake.base import MAX_DOCUMENT_BYTES, Document, Item, Refusal, position_of
 from docmill.intake.files import read
 from docmill.intake.paths import Paths
+from docmill.intake.skipped import Skipped
 
 #: Problems and duplicates kept word for word; the rest is counted.
 MAX_KEPT = 100
@@ -34,7 +35,7 @@ class Scan:
 
     `count` documents can be used; `problems` and `duplicates` hold the first of each kind, and
     `num_problems` and `num_duplicates` say how many there are. `ignored` counts the lines that hold
-    a key that means nothing but reads like an option, by key and option.
+    a key that means nothing but reads like an option, by key and option; `skipped` counts files.
     """
 
     count: int = 0
@@ -43,6 +44,7 @@ class Scan:
     num_problems: int = 0
     num_duplicates: int = 0
     ignored: Counter[tuple[str, str]] = field(default_factory=Counter)
+    skipped: Skipped = field(default_factory=Skipped)
 
     def add_problem(self, refusal: Refusal) -> None:
         """Count a problem, and keep it if it is among the first."""
@@ -70,30 +72,32 @@ def scan(
     max_document_bytes: int = MAX_DOCUMENT_BYTES,
     text_column: str | None = None,
     id_column: str | None = None,
+    separator: str | None = None,
 ) -> Scan:
     """Read all input once and report on it; nothing is sent anywhere. Takes what `read` takes.
 
     Raises:
-        IntakeError: A path does not exist, a folder cannot be read or is empty, a table has no such
-            column, or packages are missing.
+        IntakeError: As for `read`, or a folder holds nothing that is read.
 
     Cost: One pass over the files, PDF, Word and HTML files read as well; memory grows with the
     number of custom ids only.
     """
-    return scan_items(
-        read(
-            paths,
-            encoding=encoding,
-            max_document_bytes=max_document_bytes,
-            text_column=text_column,
-            id_column=id_column,
-        )
+    skipped = Skipped()
+    items = read(
+        paths,
+        encoding=encoding,
+        max_document_bytes=max_document_bytes,
+        text_column=text_column,
+        id_column=id_column,
+        separator=separator,
+        on_skipped=skipped.add,
     )
+    return scan_items(items, skipped)
 
 
-def scan_items(items: Iterable[Item]) -> Scan:
-    """Report on items that are already being read."""
-    found = Scan()
+def scan_items(items: Iterable[Item], skipped: Skipped | None = None) -> Scan:
+    """Report on items that are already being read, while `skipped` counts files on the way."""
+    found = Scan() if skipped is None else Scan(skipped=skipped)
     first_at: dict[str, str] = {}
     for number, item in enumerate(items, start=1):
         if isinstance(item, Refusal):

@@ -2,11 +2,12 @@
 
 The first row names the columns. The text is in the column that was chosen, else in `text`, else in
 the only one; the id in the column that was chosen, else in `custom_id` or `id`, else it is made of
-the row's number. Columns are separated by commas, or by semicolons where the header has those
-alone; by tabs in .tsv. A quoted field may hold line breaks. A row that cannot be used is refused
-alone: a quote out of place, more or fewer fields than the header, bytes that are not in the
-encoding, too long. Blank rows are skipped. Memory is bounded by the longest row allowed. May import
-docmill.errors.
+the row's number. Columns are separated by the character that was chosen, else by commas, or by
+semicolons where the header has those alone; by tabs in .tsv. A header that seems to have another
+separator is refused: its rows would become documents of garbage. A quoted field may hold line
+breaks. A row that cannot be used is refused alone: a quote out of place, more or fewer fields than
+the header, bytes that are not in the encoding, too long. Blank rows are skipped. Memory is bounded
+by the longest row allowed. May import docmill.errors and docmill.marks.
 """
 
 import codecs
@@ -16,35 +17,50 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from docmill.errors import InvalidDocument, Reason
+from docmill.errors import IntakeError, InvalidDocument, Reason
 from docmill.intake.base import Document, Item, Refusal, id_problem
+from docmill.marks import MARK_BYTES, contradicted_by
 
 #: What a row may hold beside its text, in characters.
 _SPARE_LEN = 64 * 1024
 
 _SKIP_LEN = 1024 * 1024
-_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MAX_NAMED = 20
+#: What separates columns where it is not what the file's name says, the likeliest first.
+_SEPARATORS = ("\t", ";", "|", ",")
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns to take, by name; None: as the module says."""
+    """Which columns to take, by name, and what separates them; None: as the module says."""
 
     text: str | None = None
     custom_id: str | None = None
+    separator: str | None = None
+
+
+def check_separator(separator: str) -> None:
+    """Refuse what cannot stand between columns.
+
+    Raises:
+        IntakeError: It is not one character, or one that means something else in a table.
+    """
+    if len(separator) != 1 or separator in '"\r\n\0':
+        raise IntakeError(
+            f"separator {separator!r} is not one character, or is a quote or line break"
+        )
 
 
 def decoded(file: io.BufferedReader, encoding: str) -> io.TextIOWrapper:
     """Decode what a table holds; a byte that cannot be is kept as half a surrogate pair.
 
     Raises:
-        InvalidDocument: It opens with the mark of UTF-16, which was not declared.
+        InvalidDocument: It opens with the byte-order mark of another encoding.
     """
-    name = codecs.lookup(encoding).name
-    if file.peek(2)[:2] in _UTF16_MARKS and not name.startswith("utf-16"):
-        problem = f"it opens with the mark of UTF-16 but was declared {encoding}"
+    if marked := contradicted_by(file.peek(MARK_BYTES), encoding):
+        problem = f"it opens with the mark of {marked} but was declared {encoding} (--encoding)"
         raise InvalidDocument(Reason.ENCODING, problem)
+    name = codecs.lookup(encoding).name
     name = "utf-8-sig" if name == "utf-8" else name
     return io.TextIOWrapper(file, name, errors="surrogateescape", newline="")
 
@@ -75,7 +91,7 @@ class Table:
             max_document_bytes: The longest text.
 
         Raises:
-            InvalidDocument: There is no header that says where the text is.
+            InvalidDocument: There is no header that says where the text is, or another separator.
         """
         self._name = name
         self._encoding = text.encoding.removesuffix("-sig")
@@ -83,7 +99,7 @@ class Table:
         # the limit is the whole process', so it is only ever raised
         csv.field_size_limit(max(csv.field_size_limit(), self._lines.limit))
         try:
-            self._rows = _rows(self._lines, is_tabbed)
+            self._rows = _rows(self._lines, columns.separator, is_tabbed)
             self._header = next(self._rows)
         except (StopIteration, csv.Error, UnicodeError, _RowTooLong) as error:
             problem = f"its first row cannot be read as the names of its columns{_said(error)}"
@@ -216,13 +232,43 @@ class _Lines:
         return line
 
 
-def _rows(lines: _Lines, is_tabbed: bool) -> Iterator[list[str]]:
-    """Return the rows as csv reads them, the header first."""
+def _rows(lines: _Lines, wanted: str | None, is_tabbed: bool) -> Iterator[list[str]]:
+    """Return the rows as csv reads them, the header first.
+
+    Raises:
+        InvalidDocument: The header seems to have another separator.
+    """
     first = next(line for line in lines if line.strip())
-    delimiter = "\t" if is_tabbed else ","
-    if not is_tabbed and len(next(csv.reader([first]))) == 1 and ";" in first:
-        delimiter = ";"
+    delimiter = wanted or _likely_separator(first, "\t" if is_tabbed else ",")
     return csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+
+
+def _likely_separator(first: str, usual: str) -> str:
+    if _num_columns(first, usual) > 1:
+        return usual
+    likely = max(_SEPARATORS, key=lambda other: _num_columns(first, other))
+    if _num_columns(first, likely) == 1:
+        return usual
+    if usual == "," and likely == ";":
+        return ";"
+    raise InvalidDocument(
+        Reason.BAD_REQUEST,
+        f"its first row has no {_shown(usual)} but {_shown(likely)}: if that separates the "
+        f"columns, say --separator {_typed(likely)}, and if there is only one column, "
+        f"--separator {_typed(usual)}",
+    )
+
+
+def _num_columns(line: str, separator: str) -> int:
+    return len(next(csv.reader([line], delimiter=separator)))
+
+
+def _shown(separator: str) -> str:
+    return "tab" if separator == "\t" else repr(separator)
+
+
+def _typed(separator: str) -> str:
+    return "tab" if separator == "\t" else f"'{separator}'"
 
 
 def _text_column(header: list[str], wanted: str | None) -> int:

@@ -1,5 +1,6 @@
 """Word files as Markdown."""
 
+import io
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,14 @@ def extract(path: Path, data: bytes, max_file_bytes: int = 1_000_000) -> Extract
     """Extract from a file with this content."""
     path.write_bytes(data)
     return extract_docx(Order(path, "utf-8", 10_000, max_file_bytes))
+
+
+def with_picture(data: bytes) -> bytes:
+    """Return the same Word file with a picture in it."""
+    file = io.BytesIO(data)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("word/media/image1.png", b"picture")
+    return file.getvalue()
 
 
 def test_headings_paragraphs_and_tables_stay_what_they_are(tmp_path: Path) -> None:
@@ -41,12 +50,24 @@ def test_changes_count_as_accepted(tmp_path: Path) -> None:
     assert "new\n\nfield\n" == extract(tmp_path / "a.docx", docx(body)).text
 
 
-def test_a_file_without_text_is_said_to_have_none(tmp_path: Path) -> None:
-    """A document of pictures, for example."""
-    with pytest.raises(InvalidDocument, match="it holds no text") as error:
-        extract(tmp_path / "a.docx", docx("<w:p/>"))
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (docx("<w:p/>"), "it holds no text"),
+        (
+            with_picture(docx("<w:p/>")),
+            "it holds no text; if its pictures do, save it as a PDF and recognise that (ocrmypdf "
+            "does)",
+        ),
+        (b"", "it is empty: it has 0 bytes"),
+    ],
+)
+def test_a_file_without_text_is_said_to_have_none(tmp_path: Path, data: bytes, words: str) -> None:
+    """A document of pictures is told from an empty one."""
+    with pytest.raises(InvalidDocument) as error:
+        extract(tmp_path / "a.docx", data)
 
-    assert Reason.NO_TEXT == error.value.reason
+    assert (Reason.NO_TEXT, words) == (error.value.reason, error.value.message)
 
 
 def test_old_and_locked_files_are_told_apart(tmp_path: Path) -> None:
@@ -61,7 +82,15 @@ def test_a_file_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> No
         extract(tmp_path / "a.docx", docx("<w:p/>" * 20_000), max_file_bytes=100_000)
 
 
+def test_other_files_are_told_apart(tmp_path: Path) -> None:
+    """Plain text under the name of a Word file is told to be text."""
+    with pytest.raises(
+        InvalidDocument, match=r"no Word file, .* it holds plain text; name it \.txt"
+    ):
+        extract(tmp_path / "a.docx", b"hello")
+
+
 def test_what_a_library_raises_on_a_broken_file_is_not_hidden(tmp_path: Path) -> None:
     """The process words it; nothing here turns it into a text."""
     with pytest.raises(zipfile.BadZipFile):
-        extract(tmp_path / "a.docx", b"hello")
+        extract(tmp_path / "a.docx", docx(paragraph("text"))[:200])

@@ -72,16 +72,30 @@ def test_a_single_page_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "code", "words"),
     [
-        (b"", "it is no PDF; if it is text, let its name end with .txt"),
-        (b"hello", "it is no PDF; if it is text, let its name end with .txt"),
-        (pdf(["text"])[:150], "it is a broken PDF; perhaps a reader can open it and save it anew"),
+        (b"", Reason.NO_TEXT, "it is empty: it has 0 bytes"),
+        (b"\x89PNG\r\n\0", Reason.EXTRACTION, "it is no PDF file, whatever its name says"),
+        (b"\0\0text", Reason.EXTRACTION, "it is no PDF file, whatever its name says"),
+        (
+            pdf(["text"])[:150],
+            Reason.EXTRACTION,
+            "it is a broken PDF; perhaps a reader can open it and save it anew",
+        ),
     ],
 )
-def test_a_broken_file_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
-    """Whatever its bytes are; a text under a wrong name is told apart."""
-    assert (Reason.EXTRACTION, words) == refused(tmp_path / "a.pdf", data)
+def test_a_broken_file_is_refused(tmp_path: Path, data: bytes, code: Reason, words: str) -> None:
+    """Whatever its bytes are; what is no PDF at all is told apart."""
+    assert (code, words) == refused(tmp_path / "a.pdf", data)
+
+
+@pytest.mark.parametrize("data", [b"hello", b"a" + "ü".encode() * 1000, b"ID\tText\r\n"])
+def test_text_under_the_name_of_a_pdf_is_told_to_be_text(tmp_path: Path, data: bytes) -> None:
+    """The remedy is another name."""
+    code, message = refused(tmp_path / "a.pdf", data)
+
+    assert Reason.EXTRACTION == code
+    assert "it holds plain text; name it .txt" in message
 
 
 def test_the_text_may_not_be_longer_than_a_document(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_every_format_is_read(extraction: Extraction, tmp_path: Path) -> None:
 
 def test_a_broken_file_costs_itself_only(extraction: Extraction, tmp_path: Path) -> None:
     """What a library raises is a refusal, and the same process reads on."""
-    code, message = refused(extraction, write(tmp_path / "a.docx", b"hello"))
+    code, message = refused(extraction, write(tmp_path / "a.docx", b"PK\x03\x04hello"))
 
     assert (Reason.EXTRACTION, "it is no DOCX file, or a broken one (BadZipFile)") == (
         code,

@@ -49,6 +49,43 @@ def test_a_glob_gives_what_matches(folder: Path) -> None:
     assert ["a.md", "b.txt", "sub/d.TXT"] == names("pap*")
 
 
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        ("papers", ["papers/c.png", "papers/sub/LICENSE", "papers/sub/old.DOC"]),
+        (
+            ["papers/sub", "papers/*"],
+            ["papers/c.png", *2 * ["papers/sub/LICENSE"], *2 * ["papers/sub/old.DOC"]],
+        ),
+        ("papers/*.png", []),
+        ("papers/c.png", []),
+    ],
+)
+def test_what_is_passed_over_is_told(folder: Path, paths: Any, expected: list[str]) -> None:
+    """Files of other kinds in folders and globs, but not hidden ones, nor folders and links."""
+    for name in ("sub/old.DOC", "sub/LICENSE", "sub/.hidden"):
+        (folder / name).write_text(name)
+    (folder / "sub" / "link.d").symlink_to(folder)
+    skipped: list[str] = []
+
+    items = read(paths, on_skipped=skipped.append)
+
+    assert [] == skipped
+    list(items)
+    assert expected == sorted(skipped)
+
+
+def test_the_separator_holds_for_all_tables(folder: Path) -> None:
+    """A named table is looked at before anything is read, one in a folder in its turn."""
+    (folder / "table.csv").write_text("id|text\n7|one\n")
+
+    with pytest.raises(IntakeError, match=r"table\.csv: its first row has no ',' but '\|'"):
+        read("papers/table.csv")
+    refused = [item for item in read("papers") if isinstance(item, Refusal)]
+    assert [("table.csv", Reason.BAD_REQUEST)] == [(one.custom_id, one.code) for one in refused]
+    assert ["7"] == [item.custom_id for item in read("papers/table.csv", separator="|")]
+
+
 def test_a_name_with_glob_characters_is_itself(folder: Path) -> None:
     """An existing file wins over the pattern it looks like."""
     (folder / "x[1].txt").write_text("x")

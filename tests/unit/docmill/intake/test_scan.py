@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from docmill.errors import IntakeError, Reason
-from docmill.intake import Refusal, scan
+from docmill.intake import Refusal, Skipped, scan
 from docmill.intake.scan import MAX_KEPT, scan_items
 from tests.support.cases import CASES
 
@@ -40,3 +40,36 @@ def test_missing_input_is_refused(tmp_path: Path) -> None:
     """As reading does."""
     with pytest.raises(IntakeError, match="cannot be read"):
         scan(tmp_path / "missing")
+
+
+def test_files_of_other_kinds_are_counted_by_their_suffix(tmp_path: Path) -> None:
+    """What a folder passes over is no problem, but is said."""
+    for name in ("a.txt", "b.png", "c.PNG", "d.doc", "LICENSE", "e.png.gz", ".hidden"):
+        (tmp_path / name).write_text("text")
+
+    skipped = scan(tmp_path).skipped
+
+    assert {".png": 2, ".doc": 1, ".gz": 1, "no suffix": 1} == skipped.by_suffix
+    assert "skipped 5 files of other kinds (2 .png, 1 no suffix, 1 .doc, 1 .gz)" == str(skipped)
+
+
+def test_what_is_told_of_other_kinds_is_bounded() -> None:
+    """However many suffixes there are, some are told and the rest is summed up."""
+    skipped = Skipped()
+    for number in range(500):
+        skipped.add(f"folder.d/{number}.x{number % 250}")
+
+    assert 101 == len(skipped.by_suffix)
+    assert 300 == skipped.by_suffix["others"]
+    assert "500 files" in str(skipped)
+    assert 5 == str(skipped).count(", ")
+
+
+def test_a_table_is_looked_through_with_its_separator(tmp_path: Path) -> None:
+    """Looking through takes what reading takes."""
+    table = tmp_path / "table.csv"
+    table.write_text("id|text\n7|one\n")
+
+    assert 1 == scan(table, separator="|").count
+    with pytest.raises(IntakeError, match="--separator"):
+        scan(table)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docmill.errors import IntakeError, Reason
+from docmill.errors import IntakeError, InvalidDocument, Reason
 from docmill.intake import Document, Item, Refusal, read
 from docmill.intake.tables import Columns, Table, decoded
 
@@ -19,7 +19,7 @@ def items(
     data: bytes, *, encoding: str = "utf-8", is_tabbed: bool = False, **given: Any
 ) -> list[Item]:
     """Read a table called `a.csv`."""
-    columns = Columns(given.pop("text", None), given.pop("custom_id", None))
+    columns = Columns(*(given.pop(name, None) for name in ("text", "custom_id", "separator")))
     limit = given.pop("max_document_bytes", 10_000)
     with decoded(io.BufferedReader(io.BytesIO(data)), encoding) as text:
         table = Table(
@@ -205,3 +205,63 @@ def test_any_bytes_become_rows(data: bytes) -> None:
             isinstance(item, Document | Refusal)
             for item in items(b"text\n" + data, encoding=encoding)
         )
+
+
+@pytest.mark.parametrize(
+    ("data", "is_tabbed", "words"),
+    [
+        (b"id|text\n7|one\n", False, "has no ',' but '|': .* --separator '|', .* --separator ','"),
+        (b"id\ttext\n7\tone\n", False, "has no ',' but tab: .* --separator tab, "),
+        (b"id\tthe; text\n7\tone\n", False, "but tab"),
+        (b"id,text\n7,one\n", True, "has no tab but ',': .* --separator ',', .* --separator tab"),
+        (b"id;text\n7;one\n", True, "but ';'"),
+    ],
+)
+def test_a_header_that_has_another_separator_is_refused(
+    data: bytes, is_tabbed: bool, words: str
+) -> None:
+    """Rather than a pile of garbage there is a refusal that names the likely separator."""
+    with pytest.raises(InvalidDocument, match=words.replace("|", r"\|")):
+        items(data, is_tabbed=is_tabbed)
+
+
+@pytest.mark.parametrize(
+    ("data", "separator", "expected"),
+    [
+        (b"id|text\n7|one, or; two\n", "|", {"7": "one, or; two"}),
+        (b"id\ttext\n7\tone\n", "\t", {"7": "one"}),
+        (b"id\xc2\xa6text\n7\xc2\xa6one\n", "\N{BROKEN BAR}", {"7": "one"}),
+        (b"pros|cons\nmany|few\n", ",", {"a.csv#1": "many|few"}),
+        (b"id;what|so;text\n7;x|y;one\n", None, {"7": "one"}),
+        (b'"id|text"\none\n', None, {"a.csv#1": "one"}),
+    ],
+)
+def test_the_separator_can_be_chosen(
+    data: bytes, separator: str | None, expected: dict[str, str]
+) -> None:
+    """It counts whatever the header looks like; what is quoted in a header separates nothing."""
+    assert expected == texts(items(data, separator=separator))
+
+
+@pytest.mark.parametrize("separator", ["", "||", '"', "\n", "\r", "\0"])
+def test_what_cannot_separate_is_refused_at_once(separator: str, tmp_path: Path) -> None:
+    """Before any file is looked at."""
+    with pytest.raises(IntakeError, match="is not one character, or is a quote or line break"):
+        read(tmp_path, separator=separator)
+
+
+@pytest.mark.parametrize(
+    ("mark", "declared", "name"),
+    [
+        ("utf-8", "cp1252", "UTF-8"),
+        ("utf-8", "utf-16", "UTF-8"),
+        ("utf-16-le", "utf-8", "UTF-16"),
+        ("utf-32-le", "utf-16", "UTF-32"),
+    ],
+)
+def test_a_mark_that_contradicts_the_declaration_is_refused(
+    mark: str, declared: str, name: str
+) -> None:
+    """A table in another encoding than was declared would be garbage or less."""
+    with pytest.raises(InvalidDocument, match=f"the mark of {name} but was declared {declared}"):
+        items("\ufeffid,text\n7,one\n".encode(mark), encoding=declared)
