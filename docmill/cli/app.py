@@ -81,6 +81,7 @@ def run(
     ],
     question: dict[str, Any],
     reading: dict[str, str],
+    limit: options.Limit = None,
     model: options.ServedModel = None,
     engine: options.EngineName = None,
     dtype: options.Dtype = None,
@@ -109,8 +110,8 @@ def run(
         docmill run 'notes/**/*.md' -o - --prompt @prompt.txt --max-tokens 64 > answers.jsonl
     """
     from docmill.cli.input import Work
-    from docmill.cli.run import Request
     from docmill.cli.run import run as run_here
+    from docmill.cli.session import Request
 
     to_stdout = str(output) == "-"
     if to_stdout and as_json:
@@ -122,6 +123,7 @@ def run(
             reading,
             _terms(name=name, deadline=deadline, result_ttl=result_ttl),
             None if to_stdout else output,
+            limit,
         ),
         settings=_settings(
             model=model,
@@ -147,6 +149,7 @@ def check(
     inputs: options.Inputs,
     question: dict[str, Any],
     reading: dict[str, str],
+    limit: options.Limit = None,
     model: options.ServedModel = None,
     engine: options.EngineName = None,
     state_dir: options.StateDir = options.DEFAULT_STATE_DIR,
@@ -167,7 +170,8 @@ def check(
     from docmill.cli.input import Work
 
     settings = _settings(model=model, engine=engine, state_dir=state_dir)
-    return tell(Work(inputs, question, reading), settings, as_json=as_json)
+    work = Work(inputs, question, reading, limit=limit)
+    return tell(work, settings, as_json=as_json)
 
 
 def _terms(**terms: Any) -> dict[str, Any]:
@@ -223,6 +227,7 @@ def submit(
     inputs: options.Inputs,
     question: dict[str, Any],
     reading: dict[str, str],
+    limit: options.Limit = None,
     model: options.Model = None,
     tier: options.Tier = "batch",
     job_id: options.JobId = None,
@@ -252,6 +257,7 @@ def submit(
         question | ({"model": model} if model else {}),
         reading,
         _terms(tier=tier, job_id=job_id, name=name, deadline=deadline, result_ttl=result_ttl),
+        limit=limit,
     )
     target = Target(redis_url, namespace, state_dir, tenant)
     return send(target, work, waits=wait, as_json=as_json)
