@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docmill.errors import Reason
+from docmill.keys import parts_job
 from docmill.report import Division, Report, Truncation
 from docmill.wire import Body, Header, Message, Prepared, Spec, Truncate, Usage
 from preprocess.base import Divided, Ready, Refused, Submission, Verdict
@@ -352,6 +353,24 @@ def test_answers_that_do_not_fit_together_are_combined_in_rounds(tokenizer: Mode
     fewer = tuple(_answered(f"{n}", "short") for n in range(len(first.parts)))
     (second,) = preprocessor.prepare([replace(whole, header=header, answers=fewer, rounds=2)], NOW)
     assert Report(division=Division(parts=12, rounds=2)) == second.report
+
+
+def test_what_passed_as_a_whole_passes_in_parts(tokenizer: ModelTokenizer) -> None:
+    """A part is not refused for what its document has little of; a document like it still is."""
+    preprocessor = _preprocessor(tokenizer, context_len=512)
+    whole = _submit((LONG + "escape \x1b\x06" * 100).encode(), truncate="split")
+
+    (divided,) = preprocessor.prepare([whole], NOW)
+
+    assert isinstance(divided, Divided)
+    text = divided.parts[-1].encode()
+    header = whole.header.model_copy(update={"spec": divided.spec.digest()})
+    of_whole = header.model_copy(update={"job_id": parts_job("j1", "r1", 0)})
+    batch = [Submission(each, divided.spec, text) for each in (of_whole, header)]
+    part, alike = preprocessor.prepare(batch, NOW)
+    assert isinstance(part, Ready)
+    assert isinstance(alike, Refused)
+    assert Reason.NOT_TEXT == alike.failure.code
 
 
 def test_no_part_is_asked_in_vain(tokenizer: ModelTokenizer) -> None:
