@@ -54,7 +54,8 @@ class Near(BaseModel):
 class Division(BaseModel):
     """A document that was answered in parts: how many, and what they cost in tokens, all in all.
 
-    `rounds` counts how often answers were combined, the last time included.
+    `rounds` counts how often answers were combined, the last time included. The tokens are those of
+    the parts and of all rounds but the last, which are the result's own usage.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -85,9 +85,10 @@ class Tally:
             self.near_duplicates += _takes_over(result)
             self.saved_tokens += result.usage.prompt_tokens
             return
-        spent = result.division or result.usage
-        self.prompt_tokens += spent.prompt_tokens
-        self.completion_tokens += spent.completion_tokens
+        # of a document in parts the usage is that of the pass that made one answer of theirs
+        spent = (result.usage, result.division) if result.division else (result.usage,)
+        self.prompt_tokens += sum(each.prompt_tokens for each in spent)
+        self.completion_tokens += sum(each.completion_tokens for each in spent)
         self.cached_tokens += result.usage.cached_tokens
 
     def _add_report(self, result: Result) -> None:

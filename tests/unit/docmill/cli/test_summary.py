@@ -91,7 +91,7 @@ def test_what_became_of_documents_is_told() -> None:
         "repaired    1 document: zero_width 1",
         "rejected    1 document: zero_width 1",
         "alike       1 document almost equal to another, answered by itself",
-        "tokens      440 in, 54 out",
+        "tokens      480 in, 58 out",
     ] == tally.lines(1.0, "out.jsonl", 0)[1:7]
     told = tally.to_dict(1.0, "out.jsonl", 0)
     assert (1, 3, 1) == tuple(told[name] for name in ("split", "parts", "alike"))
