@@ -1,15 +1,16 @@
 """What would happen to documents, without a model run: the work of `docmill check`.
 
 `python -m workers.check` takes one JSON object on standard input: `settings` (which override
-`DOCMILL_*`), `directory`, `inputs`, `reading` (as arguments of `docmill.read`) and `options` (what
-is asked). It reads, wraps and prepares the documents as client and service do, loading the model's
-tokenizer alone, and tells on standard output, one JSON object a line:
+`DOCMILL_*`), `directory`, `inputs`, `reading` (as arguments of `docmill.read`), `options` (what is
+asked) and `limit` (documents at most, or null). It reads, wraps and prepares the documents as
+client and service do, loading the model's tokenizer alone, and tells on standard output, one JSON
+object a line:
 
     {"event": "preparing", "message": …}         something slow, for a person to read
     {"event": "model", "model": …, "context_len": …}
     {"event": "document", "custom_id": …, …}     once for each document; see `Row`
     {"event": "fatal", "code": …, "message": …}
-    {"event": "done"}
+    {"event": "done", "skipped": …}              files passed over, by suffix
 
 The end of standard input ends it. Knows nothing of queues; sends nothing. May import docmill,
 preprocess and the shared modules in workers, but never torch.
@@ -21,6 +22,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -28,7 +30,7 @@ from pydantic import BaseModel
 from docmill import intake
 from docmill.envelope import Envelope, Envelopes, Terms
 from docmill.errors import DocmillError
-from docmill.intake import Document, Item
+from docmill.intake import Document, Item, Skipped
 from docmill.keys import parts_job
 from docmill.report import Finding, Near, Report, Truncation
 from docmill.request import PLACE, SpecBook
@@ -229,15 +231,21 @@ def check(request: Mapping[str, Any]) -> None:
         options = options | {"prompt": PLACE}
     limit = settings.max_document_bytes
     # first, so that a wrong path is told before a model is set up
-    items = intake.read(request["inputs"], max_document_bytes=limit, **request["reading"])
+    skipped = Skipped()
+    items = intake.read(
+        request["inputs"],
+        max_document_bytes=limit,
+        on_skipped=skipped.add,
+        **request["reading"],
+    )
     files = models.for_settings(settings, lambda line: emit("preparing", message=line))
     if request["settings"].get("model"):
         options = options | {"model": files.name}  # as `docmill run` asks it
     specs, preprocessor = SpecBook(options), preprocessor_for(settings, files)
     emit("model", model=files.name, context_len=files.context_len)
-    for row in Checker(preprocessor, specs, limit).check(items):
+    for row in Checker(preprocessor, specs, limit).check(islice(items, request["limit"])):
         emit("document", **row.model_dump(mode="json", exclude_none=True))
-    emit("done")
+    emit("done", skipped=skipped.by_suffix)
 
 
 def main() -> int:

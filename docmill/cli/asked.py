@@ -18,6 +18,8 @@ from docmill.request import PLACE, SpecBook
 
 #: Options whose name on the command line does not follow from the client's.
 _TYPED = {"rules": "--rule", "text_column": "--column"}
+#: What is said of tables alone, by the names of `docmill.read`.
+_OF_TABLES = ("text_column", "id_column", "separator")
 _NAME = re.compile(r"[a-z_]{2,32}(?=[: ])")
 #: A single word in braces, with or without blanks around it.
 _PLACE_LIKE = re.compile(r"\{ ?([A-Za-z_]{2,20}) ?\}")
@@ -54,9 +56,9 @@ def check_reading(inputs: Sequence[str], reading: Mapping[str, Any]) -> None:
     """Refuse options that no file of the input could use.
 
     Raises:
-        IntakeError: Columns are named and there is no table; or a path cannot be read.
+        IntakeError: Something is said of tables and there is none; or a path cannot be read.
     """
-    named = [name for name in ("text_column", "id_column") if name in reading]
+    named = [name for name in _OF_TABLES if name in reading]
     if not named:
         return
     forms = (file.form for file in Roots(inputs, None).files())
@@ -68,9 +70,9 @@ def check_service_reading(inputs: Sequence[str], reading: Mapping[str, Any]) -> 
     """Refuse the same of files of the service's, as far as their names tell.
 
     Raises:
-        IntakeError: Columns are named, and none of the inputs is, or can hold, a table.
+        IntakeError: Something is said of tables, and no input is one or can hold one.
     """
-    named = [name for name in ("text_column", "id_column") if name in reading]
+    named = [name for name in _OF_TABLES if name in reading]
     forms = [format_of(name) for name in inputs]
     if named and not any(form is None or form.kind == "table" for form in forms):
         raise _no_table(named[0], inputs)
@@ -78,8 +80,7 @@ def check_service_reading(inputs: Sequence[str], reading: Mapping[str, Any]) -> 
 
 def _no_table(name: str, inputs: Sequence[str]) -> IntakeError:
     return IntakeError(
-        f"{option_of(name)} names a column of .csv and .tsv files, and there is none in "
-        f"{', '.join(inputs)}"
+        f"{option_of(name)} is for .csv and .tsv files, and there is none in {', '.join(inputs)}"
     )
 
 

@@ -22,6 +22,7 @@ from docmill.cli.output import say, write_json, write_line
 from docmill.cli.service_process import Event, find_service
 from docmill.cli.summary import alike_line
 from docmill.errors import DocmillError, IntakeError, JobRejected, ServiceError, from_code
+from docmill.intake import Skipped
 from docmill.progress import counted, show_progress
 from docmill.results import about
 
@@ -52,6 +53,7 @@ class Summary:
     saved_tokens: int = 0
     #: Documents whose custom id stood before.
     same_id: int = 0
+    skipped: Skipped = field(default_factory=Skipped)
     #: Error code -> how often, and the first message.
     errors: dict[str, tuple[int, str]] = field(default_factory=dict)
 
@@ -97,6 +99,8 @@ class Summary:
             yield alike_line(self.alike)
         for code, (count, first) in self.errors.items():
             yield f"{count:,} x {code}, first: {first}"
+        if self.skipped:
+            yield str(self.skipped)
         if self.same_id:
             yield (
                 f"'docmill run' and 'docmill submit' refuse this input as a whole: "
@@ -119,6 +123,7 @@ class Summary:
             "alike": self.alike,
             "prompt_tokens": self.prompt_tokens,
             "same_id": self.same_id,
+            "skipped_files": dict(self.skipped.by_suffix),
             "errors": {code: count for code, (count, _) in self.errors.items()},
         }
 
@@ -163,6 +168,7 @@ def _events(work: Work, settings: Mapping[str, Any]) -> Generator[Event, None, N
         "inputs": list(work.inputs),
         "reading": dict(work.reading),
         "options": dict(work.options),
+        "limit": work.limit,
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "workers.check"],
@@ -202,6 +208,8 @@ def _tell(events: Iterator[Event], summary: Summary, *, as_json: bool) -> None:
                 summary.add(event)
                 write_json(event) if as_json else write_line(describe(event))
                 reporter.update(summary.total, None)
+            elif name == "done":
+                summary.skipped.by_suffix.update(event["skipped"])
             elif name == "fatal":
                 raise _failure(event)
 

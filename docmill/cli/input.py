@@ -9,6 +9,7 @@ import contextlib
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from docmill import intake
 from docmill.cli.asked import check_question, check_reading, hints, ignored_hints
 from docmill.cli.output import say
 from docmill.errors import IntakeError, Reason
-from docmill.intake import Document, Item, Refusal
+from docmill.intake import Document, Item, Refusal, Skipped
 from docmill.intake.base import position_of
 from docmill.intake.formats import format_of
 from docmill.intake.scan import Scan, scan_items
@@ -36,6 +37,7 @@ class Work:
         terms: What `Client.submit` takes beside the options.
         output: Where results go; it is no input, wherever it lies. None: to standard output, or to
             nobody yet.
+        limit: How many documents are taken, the first ones; None: all.
     """
 
     inputs: Sequence[str]
@@ -43,6 +45,7 @@ class Work:
     reading: Mapping[str, Any] = field(default_factory=dict)
     terms: Mapping[str, Any] = field(default_factory=dict)
     output: Path | None = None
+    limit: int | None = None
 
 
 def documents(work: Work, *, extract: bool | Callable[[str], bool] = True) -> Iterator[Item]:
@@ -55,10 +58,18 @@ def documents(work: Work, *, extract: bool | Callable[[str], bool] = True) -> It
         yield _unasked(item) if _is_unasked(item, work) else item
 
 
-def _items(work: Work, *, extract: bool | Callable[[str], bool]) -> Iterator[Item]:
-    for item in intake.read(work.inputs, extract=extract, **work.reading):
-        if work.output is None or not _is_file(item, work.output, work.inputs):
-            yield item
+def _items(
+    work: Work,
+    *,
+    extract: bool | Callable[[str], bool],
+    on_skipped: Callable[[str], None] | None = None,
+) -> Iterator[Item]:
+    items = (
+        item
+        for item in intake.read(work.inputs, extract=extract, on_skipped=on_skipped, **work.reading)
+        if work.output is None or not _is_file(item, work.output, work.inputs)
+    )
+    return islice(items, work.limit)
 
 
 def _is_unasked(item: Item, work: Work) -> bool:
@@ -92,7 +103,8 @@ def look_through(work: Work) -> Scan:
         if work.output is not None and Path(name).resolve() == work.output.resolve():
             raise IntakeError(f"output {work.output} is also an input: choose another --output")
     check_reading(work.inputs, work.reading)
-    found = scan_items(_checked(work))
+    skipped = Skipped()
+    found = scan_items(_checked(work, skipped), skipped)
     if found.duplicates:
         more = f" (and {found.num_duplicates - 1:,} more)" if found.num_duplicates > 1 else ""
         raise IntakeError(
@@ -102,6 +114,8 @@ def look_through(work: Work) -> Scan:
         raise IntakeError(f"there are no documents in {', '.join(work.inputs)}")
     for hint in (*hints(work.options), *ignored_hints(found.ignored)):
         say(hint)
+    if skipped:
+        say(str(skipped))
     return found
 
 
@@ -113,11 +127,16 @@ def _refuse_pipe(name: str) -> None:
             raise IntakeError(f"input {name} is no file and no folder: save its content to a file")
 
 
-def _checked(work: Work) -> Iterator[Item]:
+def _checked(work: Work, skipped: Skipped) -> Iterator[Item]:
     """Yield the inputs' documents; at their end, refuse them where none is asked anything."""
     is_asked = False
     unasked: str | None = None
-    for item in _items(work, extract=False):
+
+    def note(name: str) -> None:
+        if work.output is None or Path(name).resolve() != work.output.resolve():
+            skipped.add(name)
+
+    for item in _items(work, extract=False, on_skipped=note):
         if _is_unasked(item, work):
             unasked = unasked or item.custom_id
             yield _unasked(item)

@@ -73,6 +73,19 @@ def parse_age(text: str) -> float:
     return float(found[1]) * _SECONDS[found[2]]
 
 
+def parse_separator(text: str) -> str:
+    """Return the character that separates columns; a tab may be spelled out."""
+    from docmill.errors import IntakeError
+    from docmill.intake.tables import check_separator
+
+    separator = "\t" if text in ("tab", r"\t") else text
+    try:
+        check_separator(separator)
+    except IntakeError as error:
+        raise typer.BadParameter(error.message) from error
+    return separator
+
+
 Inputs = Annotated[
     list[str],
     typer.Argument(
@@ -212,6 +225,25 @@ IdColumn = Annotated[
         metavar="NAME",
         help="Of .csv and .tsv files: the column with the ids (default: 'id' or 'custom_id', or "
         "the rows' numbers).",
+        rich_help_panel=_READ,
+    ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        parser=parse_separator,
+        metavar="CHARACTER",
+        help="Of .csv and .tsv files: what separates the columns, 'tab' for the tab (default: a "
+        "comma, or a semicolon where the header has those alone; a tab in .tsv).",
+        rich_help_panel=_READ,
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Take the first N documents only, to try a sample.",
         rich_help_panel=_READ,
     ),
 ]

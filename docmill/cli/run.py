@@ -15,6 +15,7 @@ from docmill.cli.resume import OutputFile
 from docmill.cli.service_process import find_service
 from docmill.cli.session import Outcome, Request, Run, tell_mixture
 from docmill.client import DEFAULT_URL
+from docmill.intake import Skipped
 from docmill.link import Link
 from docmill.progress import counted
 from docmill.request import check_job_id, check_name
@@ -50,7 +51,7 @@ def run(request: Request) -> int:
             except KeyboardInterrupt:
                 _tell_interrupted(request, outcome)
                 return EXIT_INTERRUPTED
-    _tell_summary(request, outcome, time.monotonic() - began_at)
+    _tell_summary(request, outcome, time.monotonic() - began_at, found.skipped)
     return EXIT_OK if outcome.tally.answered >= num_left else EXIT_INCOMPLETE
 
 
@@ -84,10 +85,11 @@ def _tell_interrupted(request: Request, outcome: Outcome) -> None:
     )
 
 
-def _tell_summary(request: Request, outcome: Outcome, elapsed_s: float) -> None:
+def _tell_summary(request: Request, outcome: Outcome, elapsed_s: float, skipped: Skipped) -> None:
     told = (elapsed_s, request.shown_output, outcome.skipped)
     if request.as_json:
-        write_json(outcome.tally.to_dict(*told))
+        files = {"skipped_files": dict(skipped.by_suffix)}
+        write_json(outcome.tally.to_dict(*told) | files)
         return
     for line in outcome.tally.lines(*told):
         say(line)

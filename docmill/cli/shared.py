@@ -96,7 +96,13 @@ def reading(
     encoding: options.Encoding = None,
     column: options.Column = None,
     id_column: options.IdColumn = None,
+    separator: options.Separator = None,
 ) -> dict[str, str]:
     """Return how files are read, by the names of `docmill.read`."""
-    named = {"encoding": encoding, "text_column": column, "id_column": id_column}
+    named = {
+        "encoding": encoding,
+        "text_column": column,
+        "id_column": id_column,
+        "separator": separator,
+    }
     return {name: value for name, value in named.items() if value is not None}

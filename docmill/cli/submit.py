@@ -26,7 +26,7 @@ def submit(target: Target, work: Work, *, waits: bool, as_json: bool) -> int:
         waits: Whether to wait for the job's end.
         as_json: Whether to tell it to a program.
     """
-    look_through(work)
+    found = look_through(work)
     sending = _Sending(is_told=not as_json)
     with target.client() as client:
         _warn_without_workers(target)
@@ -38,7 +38,7 @@ def submit(target: Target, work: Work, *, waits: bool, as_json: bool) -> int:
             return EXIT_INTERRUPTED
         failures = failures_of(job).failure_lines() if waits and status.failed else []
     if as_json:
-        write_json(status.to_dict())
+        write_json(status.to_dict() | {"skipped_files": dict(found.skipped.by_suffix)})
     else:
         write_line(job.id)
         before = sending.counts.seen

@@ -90,7 +90,7 @@ UNUSABLE = {
     "columns of no table": (
         _write("a.jsonl", '{"id": "a", "text": "x"}\n'),
         ["a.jsonl", "--column", "nope"],
-        ["--column names a column of .csv and .tsv files", "none in a.jsonl"],
+        ["--column is for .csv and .tsv files", "none in a.jsonl"],
     ),
     "job id": (_write("a.txt", "x"), ["a.txt", "--job-id", "a b"], ["job_id 'a b' must be"]),
     "long tenant": (_write("a.txt", "x"), ["a.txt", "--tenant", "x" * 129], ["tenant of 129"]),

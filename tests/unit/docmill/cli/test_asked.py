@@ -69,10 +69,12 @@ def test_the_prompt_that_combines_is_looked_at_too() -> None:
 def test_columns_are_of_tables(tmp_path: Path) -> None:
     """An option that no file could use is refused; one table among others is enough."""
     (tmp_path / "a.txt").write_text("x", encoding="utf-8")
-    with pytest.raises(IntakeError, match="--column names a column"):
+    with pytest.raises(IntakeError, match="--column is for"):
         check_reading([str(tmp_path)], {"text_column": "body"})
-    with pytest.raises(IntakeError, match="--id-column names a column"):
+    with pytest.raises(IntakeError, match="--id-column is for"):
         check_reading([str(tmp_path / "a.txt")], {"id_column": "key"})
+    with pytest.raises(IntakeError, match="--separator is for"):
+        check_reading([str(tmp_path / "a.txt")], {"separator": "|"})
     (tmp_path / "b.csv.gz").write_bytes(b"")
     check_reading([str(tmp_path)], {"text_column": "body"})
     check_reading([str(tmp_path / "a.txt")], {"encoding": "cp1252"})

@@ -86,7 +86,8 @@ def test_what_run_tells_too_has_the_same_name() -> None:
     """A program can compare what was foretold with what came."""
     foretold, came = Summary().to_dict(), Tally().to_dict(1.0, "out.jsonl", 0)
 
-    assert {"documents", "refused", "same_id"} == foretold.keys() - came.keys()
+    own = {"documents", "refused", "same_id"}
+    assert own | {"skipped_files"} == foretold.keys() - came.keys()  # run looks through for these
 
 
 def test_ids_that_stand_twice_are_told_as_run_takes_them() -> None:
@@ -97,6 +98,15 @@ def test_ids_that_stand_twice_are_told_as_run_takes_them() -> None:
     assert (
         "'docmill run' and 'docmill submit' refuse this input as a whole: 1 custom id given again"
     ) == list(summary.lines())[-1]
+
+
+def test_files_of_other_kinds_are_told() -> None:
+    """To people in a line, to programs by suffix."""
+    summary = Summary()
+    summary.skipped.by_suffix.update({".png": 2, ".doc": 1})
+
+    assert "skipped 3 files of other kinds (2 .png, 1 .doc)" in list(summary.lines())
+    assert {".png": 2, ".doc": 1} == summary.to_dict()["skipped_files"]
 
 
 def test_nothing_is_told_of_nothing() -> None:

@@ -47,6 +47,41 @@ def test_what_was_likely_not_meant_is_said(
     ]
 
 
+def test_files_of_other_kinds_are_said_to_be_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a line, by their suffix; the output is none of them."""
+    for name in ("a.txt", "b.png", "c.doc", "out"):
+        (tmp_path / name).write_text("x", encoding="utf-8")
+    found = look_through(Work([str(tmp_path)], ASKED, output=tmp_path / "out"))
+
+    assert {".doc": 1, ".png": 1} == found.skipped.by_suffix
+    assert "skipped 2 files of other kinds (1 .png, 1 .doc)\n" == capsys.readouterr().err
+
+
+def test_a_sample_is_the_first_documents(tmp_path: Path) -> None:
+    """What lies behind them is not looked at, and the output is none of them."""
+    output = tmp_path / "a.jsonl"
+    output.write_text('{"custom_id": "x", "text": "x"}\n', encoding="utf-8")
+    inputs = _lines(tmp_path, *({"id": name, "text": "x"} for name in "abca"))
+    for given in (inputs, [str(tmp_path)]):
+        work = Work(given, ASKED, output=output, limit=2)
+
+        assert 2 == look_through(work).count
+        assert ["a", "b"] == [item.custom_id for item in documents(work)]
+        assert 1 == count_left(work, {"a": ("", None)}, output="OUT")
+
+
+def test_a_separator_is_passed_on(tmp_path: Path) -> None:
+    """As other things that are said of how files are read."""
+    table = tmp_path / "a.csv"
+    table.write_text("id|text\n7|one\n", encoding="utf-8")
+
+    assert 1 == look_through(Work([str(table)], ASKED, {"separator": "|"})).count
+    with pytest.raises(IntakeError, match="--separator"):
+        look_through(Work([str(table)], ASKED))
+
+
 def test_the_output_is_no_input(tmp_path: Path) -> None:
     """Beside the documents, it is passed over; named as one of them, it is refused."""
     _lines(tmp_path, {"id": "a", "text": "x"})

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from docmill.cli.app import app, run, submit
 from docmill.cli.ask import ingest
+from docmill.cli.options import parse_separator
 from docmill.cli.shared import question, reading
 from docmill.request import build_spec
 from docmill.rules import RULES
@@ -42,9 +43,26 @@ def test_a_question_is_what_the_client_takes() -> None:
 def test_reading_is_what_intake_takes() -> None:
     """As it is asked for on the command line, so it is called in Python."""
     assert {} == reading()
-    assert {"encoding": "cp1252", "text_column": "body", "id_column": "key"} == reading(
-        encoding="cp1252", column="body", id_column="key"
-    )
+    assert {
+        "encoding": "cp1252",
+        "text_column": "body",
+        "id_column": "key",
+        "separator": "|",
+    } == reading(encoding="cp1252", column="body", id_column="key", separator="|")
+
+
+@pytest.mark.parametrize(
+    ("typed", "separator"), [("tab", "\t"), (r"\t", "\t"), ("\t", "\t"), ("|", "|"), (" ", " ")]
+)
+def test_a_tab_can_be_typed(typed: str, separator: str) -> None:
+    """As a word, an escape or itself."""
+    assert separator == parse_separator(typed)
+
+
+def test_a_separator_is_one_character() -> None:
+    """Anything else is wrong usage."""
+    with pytest.raises(typer.BadParameter, match="is not one character"):
+        parse_separator("||")
 
 
 @pytest.mark.parametrize(
