@@ -135,12 +135,16 @@ def test_a_flood_of_lines_is_held_in_slabs() -> None:
 )
 def test_it_takes_linear_time(run: str) -> None:
     """Four times the text takes about four times as long, whatever is repeated."""
-    short, long = (_seconds(run * (num_chars // len(run))) for num_chars in (10_000, 40_000))
+    short, long = (_seconds(run * (num_chars // len(run))) for num_chars in (40_000, 160_000))
 
     assert long < 12 * short + 0.05
 
 
 def _seconds(text: str) -> float:
-    started = time.process_time()  # whatever else the machine does
-    units(text)
-    return time.process_time() - started
+    """Return the better of two times, so that what else the machine does counts less."""
+    times = []
+    for _ in range(2):
+        started = time.process_time()
+        units(text)
+        times.append(time.process_time() - started)
+    return min(times)
