@@ -46,6 +46,20 @@ def test_documents_are_checked_without_a_prompt(tmp_path: Path) -> None:
     assert told.stdout.splitlines()[1].endswith("ready")
 
 
+def test_a_sample_can_be_checked(tmp_path: Path) -> None:
+    """The first rows alone, by the separator that is said; files of other kinds are counted."""
+    (tmp_path / "a.csv").write_text("id|text\n1|one\n2|two\n3|three\n", encoding="utf-8")
+    (tmp_path / "b.png").write_bytes(b"picture")
+    command = ("check", tmp_path, "--engine", "fake", "--separator", "|", "--json")
+    sample, whole = docmill(*command, "--limit", "2"), docmill(*command)
+
+    assert (0, 0) == (sample.status, whole.status)
+    ids = [json.loads(line).get("custom_id") for line in sample.stdout.splitlines()]
+    assert ["1", "2", None] == ids
+    assert {".png": 1} == json.loads(whole.stdout.splitlines()[-1])["summary"]["skipped_files"]
+    assert "skipped 1 file of other kinds (1 .png)" in whole.stderr
+
+
 def test_what_cannot_be_checked_is_told_in_a_line(tmp_path: Path) -> None:
     """A missing file is the user's mistake, a missing model the service's."""
     (tmp_path / "a.txt").write_text("A text.", encoding="utf-8")
