@@ -17,7 +17,7 @@ from docmill.intake.base import MAX_DOCUMENT_BYTES, Document, Item, Refusal, id_
 from docmill.intake.compressed import open_bytes
 from docmill.intake.extraction import Extraction
 from docmill.intake.formats import EXTRACTED, lacking, missing_extra
-from docmill.intake.jsonl import read_jsonl
+from docmill.intake.jsonl import holds_results, read_jsonl
 from docmill.intake.paths import Found, OnSkipped, Paths, Roots, is_inside
 from docmill.intake.tables import Columns, Table, check_separator, decoded
 
@@ -143,6 +143,8 @@ class _Reader:
     def _read(self, found: Found, extraction: Extraction) -> Iterator[Item]:
         kind = found.form.kind if found.form else "text"
         if kind == "lines":
+            if not found.is_named and holds_results(found.path):
+                return  # an output beside its documents
             yield from read_jsonl(
                 found.path, name=found.name, max_document_bytes=self.max_document_bytes
             )

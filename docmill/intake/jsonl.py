@@ -9,6 +9,7 @@ the file holds. May import docmill.errors.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -29,10 +30,26 @@ from docmill.intake.openai_batch import UnsupportedRequest, parse_request
 
 _BOM = b"\xef\xbb\xbf"
 _SKIP_BYTES = 1024 * 1024
+#: The first keys of a result, in the order in which they are written.
+_RESULT = re.compile(
+    rb'\s*\{\s*"id":\s*"batch_req_[^"]*",\s*"custom_id":\s*"(?:[^"\\]|\\.)*",\s*"response":'
+)
+_LOOK_BYTES = 4096
 
 
 class _BadLine(Exception):
     """The line cannot be used; the message says why."""
+
+
+def holds_results(path: Path) -> bool:
+    """Whether a file's first line is a result, of docmill or of an OpenAI Batch, and no document.
+
+    Raises:
+        OSError: The file cannot be read.
+        InvalidDocument: It cannot be unpacked.
+    """
+    with open_bytes(path, format_of(path.name)) as file:
+        return _RESULT.match(file.read(_LOOK_BYTES)) is not None
 
 
 def read_jsonl(

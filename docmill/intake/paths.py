@@ -23,11 +23,15 @@ OnSkipped = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file: where it is, what it is called, and what its name says it holds."""
+    """A file: where it is, what it is called, and what its name says it holds.
+
+    `is_named`: it was named outright, not come upon in a folder or by a glob.
+    """
 
     path: Path
     name: str
     form: Format | None
+    is_named: bool = True
 
 
 class Roots:
@@ -46,11 +50,14 @@ class Roots:
         self.base = inside and inside.resolve()
         self._skipped: list[str] = []
         named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        self._roots = [
-            root
-            for path in named
-            for root in _expand(os.fspath(path), self.base, self._skipped.append)
-        ]
+        self._roots: list[Path] = []
+        self._outright: set[Path] = set()
+        for given in named:
+            path = os.fspath(given)
+            roots = _expand(path, self.base, self._skipped.append)
+            self._roots += roots
+            if roots == [Path(path)]:
+                self._outright.update(roots)
         if not self._roots:
             raise IntakeError("no input was named: give files, folders or globs")
 
@@ -71,7 +78,7 @@ class Roots:
             if self._is_folder(root):
                 yield from _below(root, place, is_alone, on_skipped)
             else:
-                yield _found(place, root)
+                yield _found(place, root, is_named=root in self._outright)
 
     def named_files(self) -> Iterator[Found]:
         """Yield the files that were named outright or matched by a glob."""
@@ -87,8 +94,8 @@ class Roots:
         return self._place(root).is_file() and is_inside(self._place(root), self.base)
 
 
-def _found(place: Path, name: Path) -> Found:
-    return Found(place, _name(name), format_of(name.name))
+def _found(place: Path, name: Path, *, is_named: bool = True) -> Found:
+    return Found(place, _name(name), format_of(name.name), is_named)
 
 
 def is_inside(path: Path, base: Path | None) -> bool:
@@ -139,7 +146,7 @@ def _below(root: Path, place: Path, is_alone: bool, on_skipped: OnSkipped) -> It
     for path in _walk(place, on_skipped):
         is_empty = False
         below = path.relative_to(place)
-        yield _found(path, below if is_alone else root / below)
+        yield _found(path, below if is_alone else root / below, is_named=False)
     if is_empty:
         kinds = ", ".join(SUFFIXES)
         raise IntakeError(

@@ -69,7 +69,8 @@ def test_what_was_done_is_told(tmp_path: Path) -> None:
     checked = docmill("check", *asked, *limits, "--json")
     finished = docmill("run", *asked, *limits, "-o", target)
 
-    told = {record["custom_id"]: record for record in map(json.loads, checked.stdout.splitlines())}
+    *rows, _ = map(json.loads, checked.stdout.splitlines())
+    told = {record["custom_id"]: record for record in rows}
     assert ["split", "ready", "ready", "duplicate"] == [told[name]["verdict"] for name in texts]
     found = {
         record["custom_id"]: record["response"]["body"]["docmill"] for record in _records(target)

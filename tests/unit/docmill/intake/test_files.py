@@ -9,6 +9,9 @@ import pytest
 
 from docmill.errors import IntakeError, Reason
 from docmill.intake import Document, Refusal, read
+from docmill.results import Result
+from docmill.results_file import write_results
+from docmill.wire import Failure
 from tests.support.cases import CASES
 from tests.support.documents import docx, paragraph, pdf
 
@@ -84,6 +87,30 @@ def test_the_separator_holds_for_all_tables(folder: Path) -> None:
     refused = [item for item in read("papers") if isinstance(item, Refusal)]
     assert [("table.csv", Reason.BAD_REQUEST)] == [(one.custom_id, one.code) for one in refused]
     assert ["7"] == [item.custom_id for item in read("papers/table.csv", separator="|")]
+
+
+@pytest.mark.parametrize("paths", ["papers", "papers/*", "papers/*.jsonl"])
+def test_an_output_beside_documents_is_none_of_them(folder: Path, paths: str) -> None:
+    """Results are no documents where a folder or glob comes upon them; lines like them may be."""
+    failed = Failure(code="too_long", message="long")
+    answer = Result('a "quoted" \\ name', "succeeded", text="Yes.")
+    write_results([answer, Result("b", "failed", error=failed)], folder / "answers.jsonl")
+    write_results([Result("b", "failed", error=failed)], folder / "failed.jsonl")
+    line = '{"id": "batch_req_1", "text": "\\"custom_id\\": \\"a\\", \\"response\\":"}'
+    (folder / "in.jsonl").write_text(line)
+
+    items = [item for item in read(paths) if (item.source or {}).get("line")]
+    assert [("batch_req_1", True)] == [
+        (item.custom_id, isinstance(item, Document)) for item in items
+    ]
+
+
+def test_an_output_that_is_named_is_read(folder: Path) -> None:
+    """Whoever names it hears of each line why it is no document."""
+    write_results([Result("a", "succeeded", text="Yes.")], folder / "answers.jsonl")
+    (item,) = read("papers/answers.jsonl")
+
+    assert isinstance(item, Refusal)
 
 
 def test_a_name_with_glob_characters_is_itself(folder: Path) -> None:
