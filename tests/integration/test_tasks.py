@@ -156,6 +156,12 @@ REFUSED = {
         "job_rejected",
         "unknown option 'inside'",
     ),
+    "bad separator": (
+        ("papers",),
+        PROMPT | {"reading": {"separator": "||"}},
+        "intake_error",
+        "separator '||'",
+    ),
     "bad encoding": (("papers",), PROMPT | {"reading": {"encoding": "x"}}, "intake_error", "'x'"),
     "bad tier": (("papers",), PROMPT | {"tier": "x"}, "job_rejected", "tier"),
     "bad job": (("papers",), PROMPT | {"job_id": "a b"}, "job_rejected", "job_id"),
