@@ -28,6 +28,8 @@ _MOST_CALLS = 20
 #: and by one call.
 _LOOKS = 10_000
 _LOOKS_AT_ONCE = 100
+#: Of `maxmemory`: above, stored answers make room.
+_FULL_SHARE = 0.95
 _LATE = Failure(code="expired", message="the deadline passed while the document waited")
 
 
@@ -91,6 +93,7 @@ class Rounds:
             Step("reaping", self._reap),
             Step("retries", lambda: self._move("due", "entries.retried")),
             Step("parked", lambda: self._move("unpark", "entries.unparked")),
+            Step("memory", self._make_room),
             Step("asked", self._look_for_tasks),
         )
         self._minutely = (
@@ -176,6 +179,16 @@ class Rounds:
         count = self._client.xtrim(self._keys.dead, minid=oldest_kept_ms, approximate=False)
         if count:
             log.get().info("dead_letters.trimmed", dead_letters=count)
+
+    def _make_room(self) -> None:
+        """Forget half of the stored answers while Redis is nearly full: documents go first."""
+        memory = self._client.info("memory")
+        if memory["used_memory"] <= _FULL_SHARE * (memory.get("maxmemory") or float("inf")):
+            return
+        held_bytes = int(self._client.hget(self._keys.sharing, "answer_bytes") or 0)
+        if held_bytes:
+            ttl_s = self._process.settings.result_cache_ttl_s
+            self._move("trim_answers", "answers.forgotten", ttl_s, held_bytes // 2)
 
     def _trim_answers(self) -> None:
         """Forget stored answers that nobody asked for in their lifetime, or that are too many."""

@@ -43,7 +43,7 @@
 --                                  with the last leader's end
 --   <p>:result:<fp>       string   body bytes; expires by the writer's time
 --   <p>:answers           zset     fp -> last use, UNIX seconds, of the results above
---   <p>:answers:bytes     hash     fp -> bytes, of the same
+--   <p>:answers:bytes     hash     fp -> bytes, of the same, Redis' own expense included
 --   <p>:sharing           hash     figures: lookups, process, cached, followed, promoted, evicted (counts),
 --                                  tokens_saved (prompts not computed), answer_bytes (of all answers kept)
 local P = KEYS[1]

@@ -6,18 +6,19 @@ from docmill.keys import GROUP
 from docmill.wire import Body
 from tests.support.ready_documents import Documents
 from tests.support.script_worker import Taken, Worker
+from tests.support.shard_answers import ANSWER_OVERHEAD
 
 DAY_S = 86_400
 
 
 def body(num_bytes: int, text: str = "x") -> bytes:
-    """Return a body of exactly so many bytes."""
+    """Return a body that takes exactly so many bytes of the store."""
     frame = len(Body(text=text * 300).encode()) - 300
-    return Body(text=text * (num_bytes - frame)).encode()
+    return Body(text=text * (num_bytes - ANSWER_OVERHEAD - frame)).encode()
 
 
 def store(
-    documents: Documents, worker: Worker, *texts: str, num_bytes: int = 1000, max_bytes: int = 3000
+    documents: Documents, worker: Worker, *texts: str, num_bytes: int = 1500, max_bytes: int = 4500
 ) -> None:
     """Answer documents of these texts one after the other; their answers are kept."""
     documents.open()
@@ -80,7 +81,7 @@ def test_an_answer_above_the_quota_pushes_no_other_out(
 ) -> None:
     """It is not kept, and what is kept stays."""
     store(documents, worker, "1", "2")
-    store(documents, worker, "large", num_bytes=3001)
+    store(documents, worker, "large", num_bytes=4501)
 
     assert kept(documents) == [b"1", b"2"]
 
@@ -88,8 +89,8 @@ def test_an_answer_above_the_quota_pushes_no_other_out(
 def test_many_answers_make_room_for_a_large_one(documents: Documents, worker: Worker) -> None:
     """However many must go."""
     texts = [f"{number:02}" for number in range(40)]
-    store(documents, worker, *texts, num_bytes=70)
-    store(documents, worker, "large", num_bytes=2900)
+    store(documents, worker, *texts, num_bytes=900, max_bytes=36_000)
+    store(documents, worker, "large", num_bytes=4500, max_bytes=5400)
 
     assert kept(documents) == [b"39", b"large"]
 
@@ -98,10 +99,10 @@ def test_an_answer_that_is_kept_again_counts_once(documents: Documents, worker: 
     """Its new size replaces the old one."""
     store(documents, worker, "1")
     documents.client.delete(documents.keys.cached_result("1"))  # its lifetime has ended
-    store(documents, worker, "1", num_bytes=500)
+    store(documents, worker, "1", num_bytes=1200)
 
     assert kept(documents) == [b"1"]
-    assert figures(documents)["answer_bytes"] == 500
+    assert figures(documents)["answer_bytes"] == 1200
 
 
 def test_nothing_is_kept_without_a_lifetime(documents: Documents, worker: Worker) -> None:
@@ -121,9 +122,9 @@ def test_trimming_forgets_what_nobody_asked_for(documents: Documents, worker: Wo
 
     assert documents.scripts.call("trim_answers", DAY_S, 2**30, 100) == 1
     assert kept(documents) == [b"1", b"3"]
-    assert documents.scripts.call("trim_answers", DAY_S, 1000, 100) == 1
+    assert documents.scripts.call("trim_answers", DAY_S, 1500, 100) == 1
     assert kept(documents) == [b"3"]
-    assert documents.scripts.call("trim_answers", DAY_S, 1000, 100) == 0
+    assert documents.scripts.call("trim_answers", DAY_S, 1500, 100) == 0
     assert documents.scripts.call("trim_answers", DAY_S, 0, 100) == 1
     assert kept(documents) == []
 
@@ -176,7 +177,7 @@ def test_figures_say_how_answers_are_shared(documents: Documents, worker: Worker
     worker.bury(leader)
     (promoted,) = worker.take()
     worker.begin(promoted)
-    worker.complete(promoted, body=body(1000))
+    worker.complete(promoted, body=body(1300))
     ready(documents, worker, "d")
 
     assert figures(documents) == {
@@ -185,7 +186,7 @@ def test_figures_say_how_answers_are_shared(documents: Documents, worker: Worker
         "promoted": 1,
         "cached": 1,
         "tokens_saved": 2 * 16,
-        "answer_bytes": 1000,
+        "answer_bytes": 1300,
     }
 
 

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from docmill.keys import GROUP, Keys
 from tests.support.engine_workers import make_process
 from tests.support.ready_documents import NOW, Documents
+from tests.support.script_worker import Worker
 from tests.support.wait import wait_until
 from workers import rounds
 from workers.process import Process
@@ -304,3 +305,28 @@ def test_streams_keep_no_memory_of_what_was_acknowledged(documents: Documents) -
     assert full_bytes > 100_000
     for stream in (documents.keys.intake("batch"), documents.ready()):
         assert documents.client.memory_usage(stream, samples=0) < 1000
+
+
+def test_stored_answers_make_room_when_memory_is_short(
+    documents: Documents, regular: Rounds
+) -> None:
+    """While Redis is nearly full, half of them go each second, the least recently used first."""
+    worker, client = Worker(documents), documents.client
+    documents.open()
+    for text in ("one", "two", "three", "four"):
+        documents.submit(text, document=text.encode())
+    documents.prepare(fingerprint=str)
+    taken = worker.take()
+    worker.begin(*taken)
+    worker.complete(*taken)
+    try:
+        regular.every_second()
+
+        assert client.zcard(documents.keys.answers) == 4
+
+        client.config_set("maxmemory", client.info("memory")["used_memory"])
+        regular.every_second()
+
+        assert client.zcard(documents.keys.answers) == 2
+    finally:
+        client.config_set("maxmemory", 0)

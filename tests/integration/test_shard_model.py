@@ -195,7 +195,7 @@ class ShardMachine(RuleBasedStateMachine):
         self.do("begin", *self.chosen("ready", dice.numbers))
 
     def _complete(self, dice: Dice) -> None:
-        max_bytes = (0, 1500, 2**20)[dice.number % 3]  # of answers: none, some, all
+        max_bytes = (0, 3000, 2**20)[dice.number % 3]  # of answers: none, some, all
         self.do("complete", *self.chosen("ready", dice.numbers), dice.ends, max_bytes)
 
     def _split(self, dice: Dice) -> None:
@@ -279,7 +279,7 @@ class ShardMachine(RuleBasedStateMachine):
         if answers := list(shard.model.answers.sizes):
             calls += [("forget_answer", *some(answers, dice.numbers[:1]))]
             aged = set(some(answers, dice.numbers)) if dice.is_hasty else ()
-            calls += [("trim", sorted(aged), (0, 1500, 2**20)[dice.number % 3])]
+            calls += [("trim", sorted(aged), (0, 3000, 2**20)[dice.number % 3])]
         self.do_one(calls, dice.number)
 
     # what must hold

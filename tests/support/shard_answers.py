@@ -1,5 +1,8 @@
 """The model of the answers that a shard keeps for later duplicates."""
 
+#: As in lua/_answers.lua: what Redis takes for an answer beside its bytes.
+ANSWER_OVERHEAD = 800
+
 
 class Answers:
     """Answers by fingerprint, the least recently used first."""
@@ -18,11 +21,12 @@ class Answers:
 
     def keep(self, bodies: dict[str, bytes], max_bytes: int) -> int:
         """Keep the answers of one call; returns how many had to go for them."""
-        kept = {fp: body for fp, body in bodies.items() if len(body) <= max_bytes}
+        sizes = {fp: len(body) + ANSWER_OVERHEAD for fp, body in bodies.items()}
+        kept = {fp: body for fp, body in bodies.items() if sizes[fp] <= max_bytes}
         if not kept:
             return 0
         self.bodies |= kept
-        self.sizes |= {fp: len(body) for fp, body in kept.items()}
+        self.sizes |= {fp: sizes[fp] for fp in kept}
         self.touch(set(kept))
         return self.evict(max_bytes)
 
