@@ -4,10 +4,13 @@ Decides which options cannot be used and what was likely meant otherwise; the ru
 decided in docmill.request and docmill.intake. May import docmill.request and docmill.intake.
 """
 
+import contextlib
 import difflib
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from docmill.errors import IntakeError, JobRejected
@@ -53,17 +56,27 @@ def option_of(name: str) -> str:
 
 
 def check_reading(inputs: Sequence[str], reading: Mapping[str, Any]) -> None:
-    """Refuse options that no file of the input could use.
+    """Refuse options that no file of the input could use, and what gives its content only once.
 
     Raises:
-        IntakeError: Something is said of tables and there is none; or a path cannot be read.
+        IntakeError: Something is said of tables and there is none; an input is no file and no
+            folder; or a path cannot be read.
     """
+    for name in inputs:
+        _refuse_pipe(name)
     named = [name for name in _OF_TABLES if name in reading]
     if not named:
         return
     forms = (file.form for file in Roots(inputs, None).files())
     if not any(form is not None and form.kind == "table" for form in forms):
         raise _no_table(named[0], inputs)
+
+
+def _refuse_pipe(name: str) -> None:
+    with contextlib.suppress(OSError):  # intake words it
+        mode = Path(name).stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise IntakeError(f"input {name} is no file and no folder: save its content to a file")
 
 
 def check_service_reading(inputs: Sequence[str], reading: Mapping[str, Any]) -> None:

@@ -5,8 +5,6 @@ becomes an error record when its turn comes. May import docmill.intake, docmill.
 docmill.cli.asked and docmill.cli.output.
 """
 
-import contextlib
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -99,7 +97,6 @@ def look_through(work: Work) -> Scan:
     """
     check_question(work.options)
     for name in work.inputs:
-        _refuse_pipe(name)
         if work.output is not None and Path(name).resolve() == work.output.resolve():
             raise IntakeError(f"output {work.output} is also an input: choose another --output")
     check_reading(work.inputs, work.reading)
@@ -117,14 +114,6 @@ def look_through(work: Work) -> Scan:
     if skipped:
         say(str(skipped))
     return found
-
-
-def _refuse_pipe(name: str) -> None:
-    """Refuse what gives its content only once: it is looked through first, and then read again."""
-    with contextlib.suppress(OSError):  # intake words it
-        mode = Path(name).stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise IntakeError(f"input {name} is no file and no folder: save its content to a file")
 
 
 def _checked(work: Work, skipped: Skipped) -> Iterator[Item]:

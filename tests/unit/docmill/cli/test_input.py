@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from docmill.cli.asked import check_reading
 from docmill.cli.input import Work, count_left, documents, look_through, read_prompt
 from docmill.errors import IntakeError, Reason
 from docmill.intake import Document, Refusal
@@ -126,8 +127,10 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     """What can be read only once would be empty, or never end, at the second look."""
     os.mkfifo(tmp_path / "in.jsonl")
 
-    with pytest.raises(IntakeError, match=r"in\.jsonl is no file and no folder"):
-        look_through(Work([str(tmp_path / "in.jsonl")], ASKED))
+    inputs = [str(tmp_path / "in.jsonl")]
+    for look in (lambda: look_through(Work(inputs, ASKED)), lambda: check_reading(inputs, {})):
+        with pytest.raises(IntakeError, match=r"in\.jsonl is no file and no folder"):
+            look()
 
 
 def test_answers_to_the_same_question_are_done(tmp_path: Path) -> None:
