@@ -69,7 +69,9 @@ class Pace:
         """Say the rates and the time left in a few words; nothing of a moment or two."""
         if not self._moments or self._moments[-1][0] - self._moments[0][0] < MIN_SPAN_S:
             return ""
-        words = [documents_per_s(self.documents_per_s)]
+        words = []
+        if self.documents_per_s > 0:
+            words.append(documents_per_s(self.documents_per_s))
         if self.tokens_per_s > 0:
             words.append(f"{self.tokens_per_s:,.0f} tokens/s")
         if self.left_s is not None:
