@@ -181,6 +181,21 @@ def test_another_question_needs_another_output(tmp_path: Path) -> None:
     assert "out.jsonl holds answers to another prompt or other parameters" in other.stderr
 
 
+def test_a_sample_is_run_before_the_rest(tmp_path: Path) -> None:
+    """Its answers count for the whole pile; files of other kinds are told."""
+    for name in ("a.txt", "b.txt", "c.txt", "d.png"):
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text(f"A text {name}.", encoding="utf-8")
+    command = ("run", tmp_path / "in", "-o", tmp_path / "out.jsonl", "--engine", "fake")
+    sample = docmill(*command, "-p", "Sum up.", "--limit", "2", "--json")
+    rest = docmill(*command, "-p", "Sum up.", "--json")
+
+    told = [json.loads(finished.stdout) for finished in (sample, rest)]
+    assert [(2, 0), (1, 2)] == [(each["answered"], each["answered_before"]) for each in told]
+    assert {".png": 1} == told[1]["skipped_files"]
+    assert "skipped 1 file of other kinds (1 .png)" in rest.stderr
+
+
 def _bert(folder: Path) -> Path:
     """A directory that holds a model of another kind."""
     (folder / "bert").mkdir()

@@ -34,6 +34,18 @@ def test_a_job_without_workers_is_told_to_wait(
     assert [1, 1, 0] == [run.stderr.count(NO_WORKER) for run in (lonely, dead, served)]
 
 
+def test_a_sample_is_submitted_before_the_rest(docmill: Command, tmp_path: Path) -> None:
+    """The first documents alone, then the others; files of other kinds are counted."""
+    for name in ("a.txt", "b.txt", "c.txt", "d.png"):
+        (tmp_path / name).write_text("text")
+    command = ("submit", tmp_path, "-p", "Say", "--job-id", "known", "--json")
+    sample = json.loads(docmill(*command, "--limit", "2").stdout)
+    rest = json.loads(docmill(*command).stdout)
+
+    assert [2, 3] == [told["submitted"] for told in (sample, rest)]
+    assert {".png": 1} == rest["skipped_files"]
+
+
 def test_another_prompt_for_a_known_job_is_refused(docmill: Command, tmp_path: Path) -> None:
     """One line names both prompts and what to do; the same prompt again is fine."""
     path = tmp_path / "a.txt"
