@@ -81,7 +81,7 @@ def test_what_was_done_is_told(tmp_path: Path) -> None:
     assert 1 == [found[name]["shared"] for name in "ab"].count("run")
     assert "4 answered, 0 failed" in finished.stderr
     assert f"1 document answered in {told['long']['parts']} parts" in finished.stderr
-    assert "flagged     1 document: zero_width 1" in finished.stderr
+    assert "repaired    1 document: zero_width 1" in finished.stderr
     assert "1 document answered as a repeat" in finished.stderr
 
 
