@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from docmill.cli import options
+from docmill.cli import document_options as options
 
 
 def takes(

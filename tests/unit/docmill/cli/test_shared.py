@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from docmill.cli.app import app, run, submit
 from docmill.cli.ask import ingest
-from docmill.cli.options import parse_separator
+from docmill.cli.document_options import parse_separator
 from docmill.cli.shared import question, reading
 from docmill.request import build_spec
 from docmill.rules import RULES
