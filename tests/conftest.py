@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from docmill.keys import Keys
 from tests.support.redis_server import running_redis
@@ -21,6 +22,10 @@ for name in [name for name in os.environ if name.startswith("DOCMILL_")]:  # noq
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # noqa: TID251 - no test may reach a model hub
 # tiny models gain nothing from threads; on busy cores two of them only wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # noqa: TID251 - read by torch when it is imported
+
+# how fast the machine is decides nothing about the code: pytest's own limit ends what hangs
+settings.register_profile("docmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("docmill")
 
 LEVELS = ("unit", "contract", "compat", "integration", "e2e", "chaos", "gpu", "packaging")
 HERE = Path(__file__).parent

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from docmill import wire
@@ -99,7 +99,6 @@ def test_any_bytes_are_read_or_refused(record: type[Record], data: bytes) -> Non
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda cls: cls.__name__)
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     fields=st.dictionaries(
         st.sampled_from(

@@ -1,7 +1,7 @@
 """Which rows run next."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.batching import (
@@ -169,7 +169,6 @@ def test_waiting_is_bounded(window: dict[int, list[Waiting[int]]], now: float) -
         assert next_turn(window, now + turn.wait_s + 1e-6, LIMITS).batch is not None
 
 
-@settings(deadline=None)  # up to a hundred turns each
 @given(windows, st.lists(st.tuples(st.integers(0, 2), rows), max_size=10))
 def test_nobody_starves(
     window: dict[int, list[Waiting[int]]], arrivals: list[tuple[int, Waiting[int]]]

@@ -134,7 +134,7 @@ def test_entities_that_multiply_are_refused(extraction: Extraction, tmp_path: Pa
 
 
 @given(kind=st.sampled_from(sorted(WHOLE)), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_bytes_become_a_text_or_a_refusal(
     extraction: Extraction, tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
 ) -> None:
