@@ -93,6 +93,7 @@ class Rounds:
             Step("reaping", self._reap),
             Step("retries", lambda: self._move("due", "entries.retried")),
             Step("parked", lambda: self._move("unpark", "entries.unparked")),
+            Step("answers", self._trim_answers),
             Step("memory", self._make_room),
             Step("asked", self._look_for_tasks),
         )
@@ -100,7 +101,6 @@ class Rounds:
             Step("abandoned_jobs", self._seal_abandoned),
             Step("dead_letters", self._trim_dead),
             Step("deadlines", self._expire),
-            Step("answers", self._trim_answers),
             Step("tasks", self._tasks.forget_ended),
         )
 

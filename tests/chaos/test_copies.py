@@ -12,9 +12,9 @@ def test_copies_outlive_the_worker_that_held_their_original(stage: Scene) -> Non
     lists = f"{stage.keys.prefix}:followers:*"
     with stage.docmill() as client:
         job = client.submit(["the same"] * 4, prompt="Answer")
-        # six items each
+        # eight items each
         wait_until(
-            lambda: [stage.client.llen(key) for key in stage.client.keys(lists)] == [3 * 6],
+            lambda: [stage.client.llen(key) for key in stage.client.keys(lists)] == [3 * 8],
             what="three wait",
         )
         wait_until(lambda: stage.client.zcard(stage.keys.running), what="the original runs")

@@ -129,6 +129,15 @@ def test_trimming_forgets_what_nobody_asked_for(documents: Documents, worker: Wo
     assert kept(documents) == []
 
 
+def test_trimming_forgets_what_has_expired(documents: Documents, worker: Worker) -> None:
+    """Also where an answer was given less time than the caller would: its books go with it."""
+    store(documents, worker, "1", "2")
+    documents.client.delete(documents.keys.cached_result("1"))
+
+    assert documents.scripts.call("trim_answers", DAY_S, 2**30, 100) == 1
+    assert kept(documents) == [b"2"]
+
+
 def test_trimming_is_bounded(documents: Documents, worker: Worker) -> None:
     """One call forgets no more than it was told, so that it blocks nobody for long."""
     store(documents, worker, *(f"{number}" for number in range(5)), max_bytes=2**20)

@@ -229,12 +229,13 @@ class Shard(Ends):
         self._end_call()
 
     def trim(self, aged: Sequence[str], max_bytes: int) -> int:
-        """Forget the answers that nobody used for long, and those that are too many."""
-        for fp in aged:
+        """Forget the answers that nobody used for long, those that are gone, and those too many."""
+        gone = set(self.answers.sizes).difference(self.answers.bodies).union(aged)
+        for fp in gone:
             self.answers.forget(fp)
         num_evicted = self.answers.evict(max_bytes)
         self.figures["evicted"] += num_evicted
-        return len(aged) + num_evicted
+        return len(gone) + num_evicted
 
     def bury(self, consumer: str, ticket: Ticket, code: str, body: bytes) -> bytes:
         """Give a document up."""

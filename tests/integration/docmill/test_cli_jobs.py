@@ -137,7 +137,7 @@ def test_an_interrupted_submission_says_how_to_go_on(
         ),
         (
             ("submit", "many.jsonl", "-p", "Say", "--job-id", "left", "--wait"),
-            "hmget",
+            "hlen",
             "'docmill results left' comes back to it",
         ),
     ],
