@@ -97,7 +97,9 @@ def piles(run: int) -> tuple[Piles, int]:
     choose = random.Random(run)
     num_repeats = round(_SIZE * _REPEATED_SHARE)
     num_distinct = _SIZE - num_repeats
-    fresh = (f"Run {run}. {each.document}" for each in requests(num_distinct, repetition=False))
+    # one more, for a repeat that comes before there is anything to repeat
+    wanted = requests(num_distinct + 1, repetition=False)
+    fresh = (f"Run {run}. {each.document}" for each in wanted)
     rows = ["twins"] * (num_repeats // 2) + ["apart"] * (_SIZE // 2 - num_repeats // 2)
     choose.shuffle(rows)
     num_apart = 2 * rows.count("apart")
