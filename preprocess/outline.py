@@ -38,7 +38,7 @@ _STOP = re.compile(
 _BLANKS = re.compile(r"\s*")
 #: Words whose full stop ends no sentence even where a capital follows.
 _ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof st vs fig eq sec ch pp vol ed al approx cf e.g i.e "  # noqa: SIM905
+    "mr mrs ms dr prof st vs fig eq sec ch pp vol ed al approx cf e.g i.e "  # noqa: SIM905 - reads better as words
     "z.b bzw ca sr sra mme mlle art".split()
 )
 

@@ -3,6 +3,7 @@
 -- What Redis takes for an answer beside its bytes: three keys' worth of its fingerprint. Measured.
 local ANSWER_OVERHEAD = 800
 
+-- Forgets answers and what is written down of them; returns the bytes that this frees.
 local function forget_answers(fps)
   local freed = 0
   for at, bytes in ipairs(redis.call('HMGET', K_ANSWER_BYTES, unpack(fps))) do

@@ -1,8 +1,8 @@
 -- Ends ready entries with their results: result, result cache, followers, counters, acknowledgement in
 -- one step, each only while this consumer still owns it.
 -- ARGV: group, consumer, result cache lifetime in seconds (0: nothing is kept) and bytes, then per entry:
---       ready stream, entry id, the entry's fields i j b f h (passed because reading them here would copy the whole prompt into
---       Lua), outcome (succeeded, expired or cancelled), body bytes
+--       ready stream, entry id, the entry's fields i j b f h (passed because reading them here would copy
+--       the whole prompt into Lua), outcome (succeeded, expired or cancelled), body bytes
 -- Returns per entry: 'OK', 'LOST' (somebody else has it; nothing was written), or why it failed.
 local group, consumer, cache_ttl_s, cache_max_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries = named_entries(group, consumer, 5, 9)

@@ -9,7 +9,6 @@ import redis
 from docmill.keys import Keys
 from docmill.scripts import Scripts
 from tests.support.ready_documents import Documents
-from tests.support.redis_server import running_redis
 from tests.support.script_worker import Worker
 from workers.streams import ensure_groups
 
@@ -101,15 +100,6 @@ def test_a_beat_says_who_lives_and_what_it_does(documents: Documents) -> None:
 
     assert 0 < documents.client.pttl(documents.keys.heartbeat("w1")) <= 5000
     assert documents.client.hgetall(documents.keys.consumers) == {b"w1": b'{"state":"busy"}'}
-
-
-@pytest.fixture(scope="module")
-def small_redis() -> Iterator[Any]:
-    """A Redis of its own, whose memory the tests may call full."""
-    with running_redis() as server:
-        client = redis.Redis.from_url(server.url, protocol=2)
-        yield client
-        client.close()
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import redis
 from docmill.keys import GROUP, Keys
 from docmill.wire import Body, Header
 from tests.support.ready_documents import NOW, Documents, Result
-from tests.support.redis_server import running_redis
 from tests.support.script_worker import FAILED, Taken, Worker
 from workers.streams import ensure_groups
 
@@ -465,15 +464,6 @@ def test_a_document_whose_job_is_gone_leaves_nothing(documents: Documents, worke
     assert remains(documents) == []
     assert documents.client.exists(job) == 0
     assert documents.backlog() == {"docs": 0, "bytes": 0}
-
-
-@pytest.fixture(scope="module")
-def small_redis() -> Iterator[Any]:
-    """A Redis of its own, whose memory the tests may call full."""
-    with running_redis() as server:
-        client = redis.Redis.from_url(server.url, protocol=2)
-        yield client
-        client.close()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Where a document that is cut ends."""
 
 import pytest
-import regex  # type: ignore[import-untyped]
+import regex  # type: ignore[import-untyped] # it has no py.typed
 from hypothesis import given
 from hypothesis import strategies as st
 
