@@ -1,16 +1,16 @@
 """Attention for packed rows, plugged into transformers: no padding, each row sees itself alone.
 
-Decides how a packed step is attended: a *segment* is a run of one row's prompt, a *lane step* one
-new token for each row of a lane. Models reach it through the registered attention function
+Decides how a packed step is attended, run by run; runs of one token whose rows lie side by side in
+the slab are attended by one call. Models reach it through the registered attention function
 `docmill` and the cache `SlabCache`; what a model asks for beyond causal and sliding-window
 attention raises `Unsupported`. May import torch, transformers,
 engine.slab and engine.kernels.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache
@@ -39,39 +39,65 @@ class Unsupported(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """Packed tokens `start` to `end` continue a row of which `past` tokens are in the slab."""
+class Run:
+    """Packed tokens `start` to `end`: the newest of a row's first `length` tokens.
+
+    The row's keys and values lie in the slab from `base`; `stride` slots further begin those of its
+    neighbour. A run of several tokens is part of a prompt, or drafts with the token before them.
+    """
 
     start: int
     end: int
     base: int
-    past: int = 0
+    length: int
+    stride: int
+
+    @property
+    def past(self) -> int:
+        """Tokens of the row before the run."""
+        return self.length - (self.end - self.start)
 
 
 @dataclass(frozen=True, slots=True)
-class LaneStep:
-    """Packed tokens `start` to `end`, one for each row of a lane, already counted in `lengths`."""
+class Copy:
+    """A row begins as another does: `num_tokens` from slot `source` on are copied to `target`."""
 
-    start: int
-    end: int
-    base: int
-    capacity: int
-    lengths: tuple[int, ...]
+    source: int
+    target: int
+    num_tokens: int
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class PackedStep:
     """What one forward pass attends; `where` is the token slot of each packed token, int64 [T].
 
-    `windows` records the sliding window that each layer asked for.
+    `copies` are made in each layer once its new tokens are stored and before any attends, so that
+    a row may begin with tokens that another computes in the same pass. `windows` records the
+    sliding window that each layer asked for.
     """
 
     slab: Slab
     where: Tensor
-    segments: list[Segment] = field(default_factory=list)
-    lanes: list[LaneStep] = field(default_factory=list)
+    runs: list[Run]
+    copies: list[Copy] = field(default_factory=list)
     windows: dict[int, int | None] = field(default_factory=dict)
     masks: dict[Any, Tensor | None] = field(default_factory=dict)
+
+    @cached_property
+    def lanes(self) -> list[list[Run]]:
+        """Runs that can be attended by one call: neighbours of one token each, or a single run."""
+        lanes: list[list[Run]] = []
+        for run in self.runs:
+            if lanes and _are_neighbours(lanes[-1][-1], run):
+                lanes[-1].append(run)
+            else:
+                lanes.append([run])
+        return lanes
+
+
+def _are_neighbours(run: Run, other: Run) -> bool:
+    alike = run.stride == other.stride and run.base + run.stride == other.base
+    return alike and run.end - run.start == other.end - other.start == 1
 
 
 class SlabCache(Cache):
@@ -85,7 +111,10 @@ class SlabCache(Cache):
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Store new keys and values and return them as they are."""
-        self._step.slab.write(layer_idx, key_states, value_states, self._step.where)
+        slab = self._step.slab
+        slab.write(layer_idx, key_states, value_states, self._step.where)
+        for copy in self._step.copies:
+            slab.copy(layer_idx, copy.source, copy.target, copy.num_tokens)
         return key_states, value_states
 
 
@@ -116,26 +145,54 @@ def packed_attention(
     layer = module.layer_idx
     assert isinstance(layer, int)
     packed.windows[layer] = sliding_window
-    tiles = prefers_tiles(query)
     out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])
-    for segment in packed.segments:
-        run = slice(segment.start, segment.end)
-        keys, values = key[:, :, run], value[:, :, run]
-        if segment.past:
-            length = segment.past + segment.end - segment.start
-            keys, values = packed.slab.read(layer, segment.base, 1, length, length)
-        mask = _segment_mask(packed, segment, sliding_window, query)
-        if mask is None and tiles:
-            out[run] = tiled_causal(query[:, :, run], keys, values, scaling)
-        else:
-            out[run] = fused_causal(query[:, :, run], keys, values, mask, scaling)
     for lane in packed.lanes:
-        run = slice(lane.start, lane.end)
-        rows, longest = len(lane.lengths), max(lane.lengths)
-        keys, values = packed.slab.read(layer, lane.base, rows, lane.capacity, longest)
-        mask = _lane_mask(packed, lane, sliding_window, query.dtype)
-        out[run] = lane_attention(query[0, :, run], keys, values, mask, scaling)
+        if lane[0].end - lane[0].start == 1:
+            _attend_lane(packed, lane, layer, query, scaling, sliding_window, out)
+        else:
+            _attend_run(packed, lane[0], layer, (query, key, value), scaling, sliding_window, out)
     return out[None], None
+
+
+def _attend_run(
+    step: PackedStep,
+    run: Run,
+    layer: int,
+    fresh: tuple[Tensor, Tensor, Tensor],
+    scaling: float | None,
+    window: int | None,
+    out: Tensor,
+) -> None:
+    """Attend a run of several tokens; `fresh` are the pass' queries, keys and values."""
+    tokens = slice(run.start, run.end)
+    query, keys, values = (each[:, :, tokens] for each in fresh)
+    if run.past:
+        keys, values = step.slab.read(layer, run.base, 1, run.length, run.length)
+    mask = _run_mask(step, run, window, query)
+    if mask is None and prefers_tiles(query):
+        out[tokens] = tiled_causal(query, keys, values, scaling)
+    else:
+        out[tokens] = fused_causal(query, keys, values, mask, scaling)
+
+
+def _attend_lane(
+    step: PackedStep,
+    lane: list[Run],
+    layer: int,
+    query: Tensor,
+    scaling: float | None,
+    window: int | None,
+    out: Tensor,
+) -> None:
+    """Attend one token of each of several rows that lie side by side."""
+    tokens = slice(lane[0].start, lane[-1].end)
+    lengths = tuple(run.length for run in lane)
+    keys, values = step.slab.read(layer, lane[0].base, len(lane), lane[0].stride, max(lengths))
+    key = (lane[0], window)
+    if key not in step.masks:
+        mask = lane_mask(lengths, window, step.where.device)
+        step.masks[key] = additive(mask, query.dtype)
+    out[tokens] = lane_attention(query[0, :, tokens], keys, values, step.masks[key], scaling)
 
 
 def _is_harmless(name: str, value: Any) -> bool:
@@ -144,29 +201,16 @@ def _is_harmless(name: str, value: Any) -> bool:
     return value is None or value is False or name in _HARMLESS
 
 
-def _segment_mask(
-    step: PackedStep, segment: Segment, window: int | None, query: Tensor
-) -> Tensor | None:
-    """Return the mask of a segment, made once per step; None where plain causal attention does."""
-    num_queries = segment.end - segment.start
-    if window is not None and window >= segment.past + num_queries:
+def _run_mask(step: PackedStep, run: Run, window: int | None, query: Tensor) -> Tensor | None:
+    """Return the mask of a run, made once per step; None where plain causal attention does."""
+    if window is not None and window >= run.length:
         window = None
-    if window is None and (not segment.past or prefers_tiles(query)):
+    if window is None and (not run.past or prefers_tiles(query)):
         return None
-    key = (segment, window)
+    key = (run, window)
     if key not in step.masks:
-        mask = causal_mask(num_queries, segment.past, window, query.device)
+        mask = causal_mask(run.end - run.start, run.past, window, query.device)
         step.masks[key] = additive(mask, query.dtype)
-    return step.masks[key]
-
-
-def _lane_mask(
-    step: PackedStep, lane: LaneStep, window: int | None, dtype: torch.dtype
-) -> Tensor | None:
-    """Return the mask of a lane's step, made once per step."""
-    key = (lane, window)
-    if key not in step.masks:
-        step.masks[key] = additive(lane_mask(lane.lengths, window, step.where.device), dtype)
     return step.masks[key]
 
 

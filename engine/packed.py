@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.answer import Answer
-from engine.attention import LaneStep, PackedStep, Segment
+from engine.attention import PackedStep, Run
 from engine.base import Event, Refill, Row, Step
 from engine.batch import RunningBatch
 from engine.device import is_out_of_memory
@@ -122,18 +122,18 @@ class PackedBatch(RunningBatch):
 
     def _compute_chunk(self, slots: list[Slot], chunk: list[Piece], keep: list[int]) -> Tensor:
         ids, positions, where = [], [], []
-        segments = []
+        runs = []
         for piece, end in zip(chunk, _ends(chunk), strict=True):
             slot = slots[piece.index]
             answer = self._live[slot]
             answer.start()
-            run = np.arange(piece.start, piece.end)
+            span = np.arange(piece.start, piece.end)
             ids.append(answer.row.prompt[piece.start : piece.end].astype(np.int64))
-            positions.append(run)
-            where.append(run + slot.base)
-            segments.append(Segment(end - len(run), end, slot.base, piece.start))
+            positions.append(span)
+            where.append(span + slot.base)
+            runs.append(Run(end - len(span), end, slot.base, piece.end, slot.stride))
             slot.length = piece.end
-        step = PackedStep(self._slab, self._tensor(where), segments)
+        step = PackedStep(self._slab, self._tensor(where), runs)
         return self._loaded.forward(
             self._tensor(ids), self._tensor(positions), self._tensor([np.array(keep)]), step
         )
@@ -146,14 +146,11 @@ class PackedBatch(RunningBatch):
         where = positions + np.array([slot.base for slot in slots])
         for slot in slots:
             slot.length += 1
-        lanes = []
-        start = 0
-        for lane in self._slab.lanes:
-            end = start + len(lane.slots)
-            lengths = tuple(slot.length for slot in lane.slots)
-            lanes.append(LaneStep(start, end, lane.base, lane.capacity, lengths))
-            start = end
-        step = PackedStep(self._slab, self._tensor([where]), lanes=lanes)
+        runs = [
+            Run(index, index + 1, slot.base, slot.length, slot.stride)
+            for index, slot in enumerate(slots)
+        ]
+        step = PackedStep(self._slab, self._tensor([where]), runs)
         keep = np.arange(len(slots))
         scores = self._loaded.forward(
             self._tensor([ids]), self._tensor([positions]), self._tensor([keep]), step

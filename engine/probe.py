@@ -7,6 +7,7 @@ torch, transformers and the modules of this package below it.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 
 from docmill.errors import EngineError, ModelLoadError
 from engine import attention
-from engine.attention import LaneStep, PackedStep, Segment, Unsupported
+from engine.attention import PackedStep, Run, Unsupported
 from engine.loading import LoadedModel
 from engine.slab import Slab, Slot
 
@@ -116,29 +117,24 @@ def _packed(loaded: LoadedModel, prompts: Sequence[Tensor]) -> tuple[Tensor, dic
     slab = Slab()
     slots = [Slot(length) for length in _LENGTHS]
     slab.admit(slots)
-    short, long = slots
-    first, cut = _LENGTHS[0] - 1, _LENGTHS[1] // 2
 
-    def forward(parts: Sequence[tuple[int, int, int]], **runs: Any) -> tuple[Tensor, PackedStep]:
+    def forward(*parts: tuple[int, int, int]) -> tuple[Tensor, PackedStep]:
+        """Compute tokens from `start` to `end` of the rows, packed in that order."""
         positions = torch.cat([torch.arange(a, b, device=loaded.device) for _, a, b in parts])
         ids = torch.cat([prompts[row][a:b] for row, a, b in parts])
-        where = torch.cat(
-            [torch.arange(a, b, device=loaded.device) + slots[row].base for row, a, b in parts]
-        )
-        step = PackedStep(slab, where, **runs)
-        # one score row for each part; only those of the last pass, of one token each, are read
-        keep = torch.arange(len(parts), device=loaded.device)
+        bases = [torch.full((b - a,), slots[row].base) for row, a, b in parts]
+        ends = list(accumulate(b - a for _, a, b in parts))
+        runs = [
+            Run(end - (b - a), end, slots[row].base, b, slots[row].stride)
+            for end, (row, a, b) in zip(ends, parts, strict=True)
+        ]
+        step = PackedStep(slab, positions + torch.cat(bases).to(loaded.device), runs)
+        keep = torch.tensor(ends, device=loaded.device) - 1
         return loaded.forward(ids, positions, keep, step), step
 
-    whole = [Segment(0, first, short.base), Segment(first, first + cut, long.base)]
-    forward([(0, 0, first), (1, 0, cut)], segments=whole)
-    rest = _LENGTHS[1] - 1
-    forward([(1, cut, rest)], segments=[Segment(0, rest - cut, long.base, cut)])
-    [lane] = slab.lanes
-    order = [slots.index(slot) for slot in lane.slots]
-    lengths = tuple(slot.capacity for slot in lane.slots)
-    scores, step = forward(
-        [(row, _LENGTHS[row] - 1, _LENGTHS[row]) for row in order],
-        lanes=[LaneStep(0, 2, lane.base, lane.capacity, lengths)],
-    )
+    last = [length - 1 for length in _LENGTHS]
+    forward((0, 0, last[0]), (1, 0, last[1] // 2))
+    forward((1, last[1] // 2, last[1]))
+    order = [slots.index(slot) for lane in slab.lanes for slot in lane.slots]
+    scores, step = forward(*((row, last[row], _LENGTHS[row]) for row in order))
     return scores[[order.index(row) for row in range(2)]], step.windows

@@ -20,11 +20,15 @@ _LANE_SPREAD = 1.3
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """Where one row lives: `capacity` token slots from `base`, of which `length` are used."""
+    """Where one row lives: `capacity` token slots from `base`, of which `length` are used.
+
+    `stride`: token slots from this row's first to that of the next row in its lane.
+    """
 
     capacity: int
     length: int = 0
     base: int = -1
+    stride: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +72,7 @@ class Slab:
         self.lanes, self._total = plan_lanes([*held, *slots])
         for lane in self.lanes:
             for index, slot in enumerate(lane.slots):
-                slot.base = lane.base + index * lane.capacity
+                slot.base, slot.stride = lane.base + index * lane.capacity, lane.capacity
         for store in (self._keys, self._values):
             for layer, old in store.items():
                 store[layer] = new = old.new_zeros(self._total, *old.shape[1:])
@@ -111,6 +115,12 @@ class Slab:
             if layer not in store:
                 store[layer] = fresh.new_zeros(self._total, fresh.shape[1], fresh.shape[3])
             store[layer].index_copy_(0, where, fresh[0].transpose(0, 1))
+
+    @torch.inference_mode()
+    def copy(self, layer: int, source: int, target: int, num_tokens: int) -> None:
+        """Give one row the keys and values that another has, `num_tokens` from each one's slot."""
+        for store in (self._keys[layer], self._values[layer]):
+            store[target : target + num_tokens] = store[source : source + num_tokens]
 
     def read(self, layer: int, base: int, rows: int, capacity: int, length: int) -> list[Tensor]:
         """Return keys and values of rows that lie side by side, as views.

@@ -15,7 +15,7 @@ def attend(**changes: Any) -> None:
     module = nn.Module()
     module.layer_idx = 0  # type: ignore[assignment] # as transformers' attention modules have it
     one = torch.ones(1, 1, 1, 4)
-    step = PackedStep(Slab(), torch.zeros(1, dtype=torch.int64))
+    step = PackedStep(Slab(), torch.zeros(1, dtype=torch.int64), [])
     packed_attention(module, one, one, one, **({"attention_mask": None, "packed": step} | changes))
 
 
