@@ -128,15 +128,35 @@ def tiny_deepseek_v4() -> Path:
     return save(DeepseekV4ForCausalLM, config, "deepseek-v4")
 
 
-def save(model_class: type[PreTrainedModel], config: Any, name: str) -> Path:
-    """Build a model from a fixed seed and save it, with the tokenizer, until this process ends."""
+def save(
+    model_class: type[PreTrainedModel], config: Any, name: str, *, stirred: bool = False
+) -> Path:
+    """Build a model from a fixed seed and save it, with the tokenizer, until this process ends.
+
+    Args:
+        model_class: What is built.
+        config: Its configuration.
+        name: Part of the directory's name.
+        stirred: Move norms, biases and sinks away from ones and zeros, so that leaving one of them
+            out changes the answers.
+    """
     path = Path(mkdtemp(prefix=f"docmill-tiny-{name}-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = model_class(config).float()
+        if stirred:
+            _stir(model)
     logging.disable_progress_bar()
     model.generation_config = GenerationConfig(bos_token_id=0, eos_token_id=[1, 3], pad_token_id=1)
     model.save_pretrained(path)
     build_tokenizer().save_pretrained(path)
     return path
+
+
+def _stir(model: PreTrainedModel) -> None:
+    """Add noise to what initialisation leaves alike in every place: vectors, not matrices."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter), alpha=0.2)

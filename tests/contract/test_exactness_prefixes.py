@@ -1,0 +1,113 @@
+"""Rows that begin alike answer as each does alone, however much of the beginning is shared.
+
+The hint `prefix_len` says what may be shared and decides no answer: the rows here give right, late,
+early and wrong ones.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.base import Row, Sampling
+from tests.support.exactness import (
+    Subject,
+    leaving_at,
+    make_prompt,
+    run,
+    subject,
+    waiting_list,
+)
+from tests.support.tiny_models import ARCHITECTURES
+
+#: Longer than any window, and no multiple of anything.
+LONG, SHORT = 91, 33
+
+NARROW: dict[str, Any] = {"max_rows": 3, "refill_share": 0.0, "chunk_tokens": 20}
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def model(request: pytest.FixtureRequest) -> Subject:
+    """Each architecture in turn."""
+    return subject(request.param)
+
+
+def after(prefix: NDArray[np.uint32], suffix: str, length: int) -> NDArray[np.uint32]:
+    """Return a prompt of a prefix and `length` tokens of its own."""
+    return np.concatenate([prefix, make_prompt(suffix, length)])
+
+
+def sharing_rows() -> list[Row]:
+    """Return rows that share a long prefix, a part of it, all of it, or nothing."""
+    prefix = make_prompt("prefix", LONG)
+    rows = [
+        # the first holder ends at once: what it computed is still read by the others
+        Row("first", after(prefix, "a", 17), Sampling(1), prefix_len=LONG),
+        Row("last", after(prefix, "b", 5), Sampling(12), prefix_len=LONG),
+        Row("one more token", after(prefix, "c", 1), Sampling(5), prefix_len=LONG),
+        Row("longer", after(prefix, "d", 60), Sampling(3), prefix_len=LONG),
+        Row("equal", after(prefix, "b", 5), Sampling(7), prefix_len=LONG),
+        Row("equal again", after(prefix, "b", 5), Sampling(12), prefix_len=LONG),
+        Row("nothing of its own", prefix, Sampling(6), prefix_len=LONG),
+        Row("the same, hint too long", prefix, Sampling(6), prefix_len=LONG + 50),
+        Row("a part", after(prefix[:SHORT], "e", 20), Sampling(8), prefix_len=SHORT),
+        Row("a part, wrong hint", after(prefix[:SHORT], "f", 70), Sampling(4), prefix_len=LONG),
+        Row("a part, no hint", after(prefix[:SHORT], "g", 2), Sampling(9)),
+        Row("nothing shared", make_prompt("h", 50), Sampling(6), prefix_len=40),
+    ]
+    sampling = {"temperature": 1.0, "top_p": 0.9}
+    drawn = [
+        Row(f"drawn {seed}", after(prefix, "b", 5), Sampling(6, **sampling, seed=seed))
+        for seed in range(2)
+    ]
+    return rows + drawn
+
+
+def test_rows_that_share_a_prefix_answer_as_alone(model: Subject) -> None:
+    """In one batch, in either order, whole, and cut inside the prefix."""
+    rows = sharing_rows()
+    expected = model.alone(rows)
+
+    assert expected == run(model.engine(), rows)
+    assert expected == run(model.engine(), rows[::-1])
+    assert expected == run(model.engine(chunk_tokens=20), rows)
+
+
+def test_greedy_rows_that_share_a_prefix_answer_as_generate_does(model: Subject) -> None:
+    """What is computed once says what transformers computes for each row anew."""
+    rows = [row for row in sharing_rows() if not row.sampling.temperature]
+
+    assert model.generated(rows) == run(model.engine(), rows)
+
+
+def test_rows_that_join_the_holders_of_their_prefix_answer_as_alone(model: Subject) -> None:
+    """A prefix that running rows hold, or held until just now, is joined without a trace."""
+    rows = sharing_rows()
+
+    answers = run(model.engine(**NARROW), rows[:2], waiting_list(rows[2:]))
+
+    assert model.alone(rows) == answers
+
+
+@pytest.mark.parametrize("when", [1, 2, 4])
+def test_a_prefix_outlives_the_row_that_computed_it(model: Subject, when: int) -> None:
+    """The first holder is called off before, during or after the prefix; the others go on."""
+    rows = [row for row in sharing_rows() if row.row_id != "first"]
+    leaving = {"last", "longer"}
+    expected = model.alone(rows)
+
+    answers = run(model.engine(chunk_tokens=40), rows, step=leaving_at({when: leaving}))
+
+    assert {row.row_id for row in rows} - leaving <= answers.keys()
+    assert {row_id: expected[row_id] for row_id in answers} == answers
+
+
+def test_equal_prompts_in_every_slot_answer_alike(model: Subject) -> None:
+    """A batch of nothing but repeats is answered like the one row it is."""
+    prompt = make_prompt("equal", 40)
+    rows = [Row(f"r{index}", prompt, Sampling(4 + index % 3)) for index in range(6)]
+
+    answers = run(model.engine(), rows)
+
+    assert model.alone(rows) == answers

@@ -1,0 +1,191 @@
+"""One architecture of the exactness matrix: its rows, its engines, and what transformers says.
+
+Decides which prompts the matrix asks and how answers and scores are obtained; what must be equal is
+the tests' own. Each subject is made once in a process, and its answers to rows alone are computed
+once, because every part of the matrix compares with them. May import torch, transformers, numpy,
+engine and tests.support.tiny_models.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from engine.base import Refill, Row, RowDone, Sampling, Step
+from engine.options import Limits
+from engine.torch_engine import TorchEngine
+from tests.support.tiny_models import ARCHITECTURES
+
+#: One token, around the windows and compression rates of 4 and 16, equal ones, and long ones.
+LENGTHS = (200, 1, 17, 63, 3, 130, 16, 64, 5, 40, 5)
+
+Tokens = tuple[int, ...]
+
+
+def make_prompt(seed: str, length: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Return a prompt that depends on its arguments alone; control tokens occur in it."""
+    ids = np.random.default_rng([length, *seed.encode()]).integers(0, 320, length)
+    return ids.astype(np.uint32)
+
+
+def make_rows(
+    lengths: Sequence[int] = LENGTHS, max_tokens: int | None = None, **sampling: Any
+) -> list[Row]:
+    """Return rows of these prompt lengths.
+
+    Unless `max_tokens` is given, rows may say 12, 11, 10 … tokens, so that they end one by one.
+    """
+    return [
+        Row(
+            f"r{index}",
+            make_prompt(f"r{index}", length),
+            Sampling(max_tokens or max(1, 12 - index), **sampling),
+        )
+        for index, length in enumerate(lengths)
+    ]
+
+
+def waiting_list(rows: Sequence[Row], at_once: int = 1) -> Refill:
+    """Return a refill that hands rows over in order, at most `at_once` each time it is asked."""
+    waiting = list(rows)
+
+    def refill(free: int) -> Sequence[Row]:
+        taken = waiting[: min(free, at_once)]
+        del waiting[: len(taken)]
+        return taken
+
+    return refill
+
+
+def leaving_at(passes: dict[int, set[str]]) -> Step:
+    """Return a step that lets rows go before the passes of these numbers, counted from 1."""
+    count = 0
+
+    def step() -> set[str]:
+        nonlocal count
+        count += 1
+        return passes.get(count, set())
+
+    return step
+
+
+def run(
+    engine: TorchEngine, rows: Sequence[Row], refill: Refill | None = None, step: Step | None = None
+) -> dict[str, Tokens]:
+    """Return each row's tokens; a row that fails fails the test."""
+    answers = {}
+    for event in engine.run(rows, refill, step):
+        assert isinstance(event, RowDone), event
+        assert event.row_id not in answers
+        answers[event.row_id] = event.token_ids
+    return answers
+
+
+class Subject:
+    """A tiny model, the engines over it, and what is known about its answers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.path = ARCHITECTURES[name]()
+        self._engines: dict[tuple[Any, ...], TorchEngine] = {}
+        self._alone: dict[tuple[Any, ...], Tokens] = {}
+        self._generated: dict[tuple[Any, ...], Tokens] = {}
+
+    def engine(
+        self, dtype: str = "float32", device: str = "cpu", **limits: int | float
+    ) -> TorchEngine:
+        """Return an engine with these limits, loaded once."""
+        key = (dtype, device, *sorted(limits.items()))
+        if key not in self._engines:
+            self._engines[key] = TorchEngine.load(
+                self.path, dtype=dtype, device=device, limits=Limits(**limits)
+            )
+        return self._engines[key]
+
+    @cached_property
+    def reference(self) -> Any:
+        """The model as transformers loads it, in float32 on the CPU."""
+        return AutoModelForCausalLM.from_pretrained(self.path, dtype=torch.float32).eval()
+
+    def alone(self, rows: Sequence[Row], dtype: str = "float32") -> dict[str, Tokens]:
+        """Return what the engine answers to each row by itself, whole."""
+        return self._each(
+            self._alone, rows, dtype, lambda row: run(self.engine(dtype), [row])[row.row_id]
+        )
+
+    def generated(self, rows: Sequence[Row]) -> dict[str, Tokens]:
+        """Return what transformers' own `generate` answers to each row by itself."""
+        return self._each(self._generated, rows, "float32", self._generate)
+
+    def _each(
+        self,
+        known: dict[tuple[Any, ...], Tokens],
+        rows: Sequence[Row],
+        dtype: str,
+        answer: Callable[[Row], Tokens],
+    ) -> dict[str, Tokens]:
+        answers = {}
+        for row in rows:
+            key = (row.prompt.tobytes(), row.sampling, dtype)
+            if key not in known:
+                known[key] = answer(row)
+            answers[row.row_id] = known[key]
+        return answers
+
+    def _generate(self, row: Row) -> Tokens:
+        ids = torch.from_numpy(row.prompt.astype(np.int64))[None]
+        out = self.reference.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=row.sampling.max_tokens,
+        )
+        return tuple(out[0, len(row.prompt) :].tolist())
+
+    def expected_scores(self, row: Row) -> Tensor:
+        """Return the scores of one forward pass of transformers over a row and its own answer.
+
+        Shapes:
+            returns: [T, V], the scores that chose each token of the answer.
+        """
+        answer = self.generated([row])[row.row_id]
+        ids = torch.tensor([[*row.prompt.tolist(), *answer[:-1]]])
+        with torch.inference_mode():
+            scores: Tensor = self.reference(input_ids=ids, use_cache=False).logits
+        return scores[0, len(row.prompt) - 1 :]
+
+
+@cache
+def subject(name: str) -> Subject:
+    """Return the subject of an architecture, the same one each time."""
+    return Subject(name)
+
+
+@contextmanager
+def observed_scores(engine: TorchEngine) -> Iterator[list[Tensor]]:
+    """Collect all scores that an engine's model computes, each [T, V], in no promised order."""
+    seen: list[Tensor] = []
+    assert engine._loaded is not None
+    handle = engine._loaded.model.register_forward_hook(
+        lambda module, inputs, output: seen.append(output.logits.flatten(0, -2).float().cpu())
+    )
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def errors(expected: Tensor, observed: Sequence[Tensor]) -> Tensor:
+    """Return how far from each expected score vector the nearest one observed lies.
+
+    Shapes:
+        expected: [T, V].   observed: any number of [T', V].   returns: [T], relative to the
+        length of the expected vector.
+    """
+    assert observed, "the model computed no scores where they can be seen"
+    return torch.cdist(expected, torch.cat(list(observed))).amin(1) / expected.norm(dim=1)
