@@ -35,6 +35,7 @@ class Answer:
         self.row = row
         self.chooser = Chooser(row.sampling)
         self.token_ids: list[int] = []
+        self.num_cached = 0
         stop = row.sampling.stop
         self._scanner = StopScanner(detokenizer, stop) if stop else None
         self._detokenizer = detokenizer
@@ -84,6 +85,7 @@ class Answer:
             token_ids=tuple(self.token_ids),
             finish_reason=reason if cut is None else "stop",
             num_tokens=len(self.token_ids),
+            num_cached_tokens=self.num_cached,
             prefill_s=self._first_at - self._started_at,
             decode_s=now - self._first_at,
         )

@@ -16,6 +16,9 @@ from engine.base import Sampling
 #: Candidates looked at before the whole vocabulary is sorted; nearly always enough for top-p.
 _CANDIDATES = 1024
 
+#: Stands for a token where there is none to be had.
+_NONE = -1
+
 
 class Chooser:
     """Chooses one row's tokens; holds the row's random generator."""
@@ -48,20 +51,46 @@ def keep_top_p(probs: Tensor, top_p: float) -> Tensor:
     return kept.scatter_(0, ids[:num_kept], top[:num_kept])
 
 
+class Choices:
+    """What follows at each of several positions, possibly several of one row.
+
+    Shapes:
+        scores: [B, V], any float dtype, any device.
+
+    Cost: one transfer from the device, and one more if any row is sampled.
+    """
+
+    def __init__(self, scores: Tensor, choosers: Sequence[Chooser]) -> None:
+        # the first of equal scores, as argmax has it, in a quarter of argmax' time in bf16
+        highest, best = scores.max(-1)
+        # the highest score is NaN or infinite exactly if some score is NaN, +inf, or all are -inf
+        self._best: list[int] = best.where(highest.isfinite(), _NONE).tolist()
+        self._choosers = choosers
+        sampled = [index for index, chooser in enumerate(choosers) if not chooser.greedy]
+        self._sampled = dict(zip(sampled, scores[sampled].cpu() if sampled else (), strict=True))
+
+    def is_finite(self, index: int) -> bool:
+        """Say whether the scores at a position are finite."""
+        return self._best[index] != _NONE
+
+    def token(self, index: int) -> int | None:
+        """Choose the token at a position; None if its scores are not finite.
+
+        A sampled row draws, so positions must be asked for in a row's order, and only those that
+        are reached.
+        """
+        if not self.is_finite(index):
+            return None
+        if index in self._sampled:
+            return self._choosers[index].draw(self._sampled[index])
+        return self._best[index]
+
+
 def choose(scores: Tensor, choosers: Sequence[Chooser]) -> list[int | None]:
     """Choose the next token of each row; None for a row whose scores are not finite.
 
     Shapes:
         scores: [B, V], any float dtype, any device.
     """
-    # the first of equal scores, as argmax has it, in a quarter of argmax' time in bf16
-    highest, best = scores.max(-1)
-    # the highest score is NaN or infinite exactly if some score is NaN, +inf, or all are -inf
-    finite = highest.isfinite().tolist()
-    tokens: list[int | None] = list(best.tolist())
-    for index, chooser in enumerate(choosers):
-        if not finite[index]:
-            tokens[index] = None
-        elif not chooser.greedy:
-            tokens[index] = chooser.draw(scores[index].cpu())
-    return tokens
+    choices = Choices(scores, choosers)
+    return [choices.token(index) for index in range(len(choosers))]

@@ -80,13 +80,74 @@ def test_a_row_that_left_leaves_nothing_to_its_lane() -> None:
     assert bool(keys.isfinite().all() and values.isfinite().all())
 
 
-def test_memory_is_freed_with_the_last_row() -> None:
-    """An empty slab holds no tensors."""
+def test_a_row_that_joins_takes_the_room_that_others_left() -> None:
+    """Nothing is laid out anew for it: what runs stays where it is."""
+    slab, slots = Slab(), [Slot(90, 90), Slot(50, 50), Slot(48, 48), Slot(10, 10)]
+    slab.admit(slots)
+    for slot in slots:
+        fill(slab, slot, 1.0)
+    before = {slot: slot.base for slot in slots}
+    tensor = slab._keys[0]
+
+    slab.drop(slots[0])
+    slab.drop(slots[2])
+    joining = [Slot(40), Slot(60), Slot(20)]
+    slab.admit(joining)
+
+    check_integrity(slab)
+    assert tensor is slab._keys[0]
+    assert [before[slots[1]], before[slots[3]]] == [slots[1].base, slots[3].base]
+    # behind the row of its own size; the others in what the longest left
+    assert slots[1].base + slots[1].stride == joining[0].base
+    assert {0, 60} == {slot.base for slot in joining[1:]}
+
+
+def test_what_a_row_takes_is_zero() -> None:
+    """Nothing that was there before is left, in its own slots or up to its lane's capacity."""
+    slab, leaver = Slab(), Slot(20, 20)
+    slab.admit([leaver])
+    fill(slab, leaver, float("nan"))
+    slab.drop(leaver)
+
+    joining = Slot(15)
+    slab.admit([joining])
+
+    keys, values = slab.read(0, joining.base, 1, joining.stride, joining.stride)
+    assert not keys.any()
+    assert not values.any()
+
+
+def test_memory_is_kept_for_the_next_rows_until_it_is_cleared() -> None:
+    """An empty slab serves the next rows; a cleared one holds no tensors."""
     slab, slot = Slab(), Slot(4, 4)
     slab.admit([slot])
     fill(slab, slot, 1.0)
+    tensor = slab._keys[0]
 
     slab.drop(slot)
+    slab.admit([Slot(3)])
+    kept = slab._keys[0]
+    slab.clear()
 
+    assert tensor is kept
     assert not slab.lanes
     assert not slab._keys
+
+
+def test_slots_can_be_wiped_and_copied() -> None:
+    """In every layer, and nothing beside them."""
+    slab, source, target = Slab(), Slot(4, 4), Slot(4, 4)
+    slab.admit([source, target])
+    fill(slab, source, 5.0)
+    fill(slab, target, 0.0)
+
+    for layer in range(2):
+        slab.copy(layer, source.base, target.base, 3)
+    slab.wipe(source.base + 1, source.base + 4)
+
+    for layer, value in ((0, 5.0), (1, 6.0)):
+        kept, copied = (
+            slab.read(layer, slot.base, 1, 4, 4)[0][0, 0, :, 0] for slot in (source, target)
+        )
+        assert [value, 0.0, 0.0, 0.0] == kept.tolist()
+        assert [value, value, value, float(layer)] == copied.tolist()
