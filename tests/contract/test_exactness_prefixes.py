@@ -56,7 +56,7 @@ def sharing_rows() -> list[Row]:
         Row("a part, no hint", after(prefix[:SHORT], "g", 2), Sampling(9)),
         Row("nothing shared", make_prompt("h", 50), Sampling(6), prefix_len=40),
     ]
-    sampling = {"temperature": 1.0, "top_p": 0.9}
+    sampling: dict[str, Any] = {"temperature": 1.0, "top_p": 0.9}
     drawn = [
         Row(f"drawn {seed}", after(prefix, "b", 5), Sampling(6, **sampling, seed=seed))
         for seed in range(2)
