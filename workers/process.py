@@ -14,7 +14,7 @@ from typing import Any
 from docmill.connection import REDIS_ERRORS, connection_error, is_passing
 from docmill.errors import BrokerUnavailable, ConfigError, DocmillError
 from docmill.keys import Keys
-from workers import log
+from workers import garbage, log
 from workers import settings as configuration
 from workers.lifecycle import Presence, Progress, consumer_name, stop_on_signals
 from workers.settings import Settings
@@ -72,6 +72,7 @@ def run(role: str, work: Callable[[Process], None]) -> int:
 
     The heartbeat is up, in state `loading`, before `work` is called and until it has returned.
     """
+    garbage.resume()
     stop = stop_on_signals()
     try:
         settings = configuration.load()

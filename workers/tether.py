@@ -8,6 +8,7 @@ nothing.
 """
 
 import ctypes
+import gc
 import os
 import runpy
 import signal
@@ -36,7 +37,11 @@ def hold(fd: int) -> None:
 
 
 def main() -> None:
-    """Run the module named by the first argument with the rest as its arguments."""
+    """Run the module named by the first argument with the rest as its arguments.
+
+    Nothing is collected until the module has been imported: see `workers.garbage`.
+    """
+    gc.disable()  # until workers.process.run
     del sys.argv[0]
     lead = os.dup(0)
     os.set_inheritable(lead, False)
