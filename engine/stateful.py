@@ -1,12 +1,13 @@
-"""The second path: a model with transformers' own cache, for what cannot be packed.
+"""The last path: a model with transformers' own cache, for what no other path serves right.
 
 Decides which rows run together: only rows whose prompts have exactly the same length, because such
-caches pool tokens and padding would change answers. Rows that end stay in the computation, unread,
-until their group does. May import torch, numpy and the modules of this package below it.
+caches pool tokens and padding would change answers. Prompts are computed in chunks; rows that end
+leave, and none join. May import torch, numpy and the modules of this package below it.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from engine.base import Event, Row
 from engine.batch import RunningBatch
 from engine.device import is_out_of_memory
 from engine.sampling import choose
+from engine.stateful_forward import forward_group
 
 
 class GroupedBatch(RunningBatch):
@@ -42,63 +44,70 @@ class GroupedBatch(RunningBatch):
         others: deque[Answer] = deque()
         num_tokens = 0
         for answer in self._waiting:
-            num_tokens += answer.num_needed
-            fits = len(group) < self._max_rows and num_tokens <= self._limits.max_batch_tokens
-            alike = len(answer.row.prompt) == length
-            (group if not group or (alike and fits) else others).append(answer)
+            alike = not group or len(answer.row.prompt) == length
+            fits = num_tokens + answer.num_needed <= self._limits.max_batch_tokens
+            if alike and (not group or (fits and len(group) < self._max_rows)):
+                group.append(answer)
+                num_tokens += answer.num_needed
+            else:
+                others.append(answer)
         self._waiting = others
         return group
 
     def _run_or_split(self, group: list[Answer]) -> Iterator[Event]:
         """Run a group; out of memory, begin again with half of it, or give up a single row."""
-        running = dict(enumerate(group))
+        running = list(group)
         try:
             yield from self._run_group(running)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
         if running:
-            yield from self._start_smaller(list(running.values()), len(group))
+            yield from self._start_smaller(running, len(group))
 
-    def _run_group(self, running: dict[int, Answer]) -> Iterator[Event]:
+    def _run_group(self, running: list[Answer]) -> Iterator[Event]:
         """Answer the rows of a group; each is taken out of `running` as it ends."""
-        for answer in running.values():
+        for answer in running:
             answer.start()
         cache = DynamicCache(config=self._loaded.model.config)
-        prompts = np.stack([answer.row.prompt.astype(np.int64) for answer in running.values()])
-        ids = torch.from_numpy(prompts).to(self._loaded.device)
-        while self._still_wanted(running):
-            scores = self._forward(ids, cache)
-            last = ids[:, -1].tolist()  # rows that have ended go on with what they had
-            indices = list(running)
-            tokens = choose(scores[indices], [running[index].chooser for index in indices])
-            ended = []
-            for index, token in zip(indices, tokens, strict=True):
-                event = running[index].push(token)
-                last[index] = last[index] if token is None else token
-                if event is not None:
-                    ended.append(event)
-                    del running[index]
-            yield from ended
-            ids = torch.tensor(last, device=self._loaded.device)[:, None]
+        prompts = np.stack([answer.row.prompt.astype(np.int64) for answer in running])
+        ids = torch.from_numpy(prompts).to(self._loaded.device)  # not computed yet: [B, T]
+        past = 0
+        while True:
+            leaving = self._ask_who_leaves()
+            kept = [i for i, each in enumerate(running) if each.row.row_id not in leaving]
+            ids = _keep(running, cache, ids, kept)
+            if not running:
+                return
+            part = ids[:, : self._limits.chunk_tokens]
+            scores = self._forward(part, past, cache)
+            past += part.shape[1]
+            ids = ids[:, part.shape[1] :]
+            if not ids.shape[1]:
+                tokens = choose(scores, [answer.chooser for answer in running])
+                events = [each.push(token) for each, token in zip(running, tokens, strict=True)]
+                # a row without a token has ended, so what stands for it here is never computed
+                ids = torch.tensor([[token or 0] for token in tokens], device=ids.device)
+                kept = [index for index, event in enumerate(events) if event is None]
+                ids = _keep(running, cache, ids, kept)
+                yield from filter(None, events)
 
-    def _still_wanted(self, running: dict[int, Answer]) -> bool:
-        """Let rows leave that the caller wants no more; say whether any is left."""
-        if running and (leaving := self._ask_who_leaves()):
-            for index, answer in list(running.items()):
-                if answer.row.row_id in leaving:
-                    del running[index]
-        return bool(running)
-
-    def _forward(self, ids: Tensor, cache: DynamicCache) -> Tensor:
+    def _forward(self, ids: Tensor, past: int, cache: DynamicCache) -> Tensor:
         try:
-            with torch.inference_mode():
-                output = self._loaded.model(
-                    input_ids=ids, cache=cache, use_cache=True, logits_to_keep=1
-                )
+            return forward_group(self._loaded, ids, past, cache)
         except Exception as error:
             if is_out_of_memory(error):
                 raise
             raise EngineFault(f"the model failed: {type(error).__name__}: {error}") from error
-        scores: Tensor = output.logits[:, -1]
-        return scores
+
+
+def _keep(running: list[Answer], cache: DynamicCache, ids: Tensor, kept: Sequence[int]) -> Tensor:
+    """Let all but some rows leave a group; return their part of `ids`."""
+    if len(kept) < len(running):
+        running[:] = [running[index] for index in kept]
+        rows: Any = torch.tensor(kept, dtype=torch.int64, device=ids.device)
+        with torch.inference_mode():
+            ids = ids[rows]
+            if running:
+                cache.reorder_cache(rows)
+    return ids

@@ -1,0 +1,130 @@
+"""Whether rows of equal length can run together with transformers' own cache; else the refusal.
+
+Decides what rows computed together are compared with, and how far they may differ. A model whose
+rows are wrong even so cannot be served. May import torch, transformers, docmill.errors,
+engine.loading and engine.stateful_forward.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from docmill.errors import ModelLoadError
+from engine.loading import LoadedModel
+from engine.stateful_forward import forward_group
+
+#: Largest relative error of the scores: rounding gives 1e-5 in fp32 and 2e-2 in bf16.
+_TOLERANCE = {torch.float32: 1e-3}
+_TOLERANCE_HALF = 8e-2
+
+#: Tokens computed one by one, as answers are: some models' caches go wrong at the second only.
+NUM_DECODED = 4
+
+#: Tokens of a prompt's last chunk: few, so that a layer which forgets the others is found out.
+LAST_CUT = 2
+
+#: Tokens of the two prompts: enough to be cut, and to fill windows of a few tokens.
+_LENGTH = 13
+
+#: Rotary embeddings whose angles depend on the longest row of a batch, or of a pass.
+_COUPLED_ROPE = frozenset({"dynamic", "longrope"})
+
+
+#: A state's layer, kind and number; `RaggedMixer` keeps them under the same.
+StateKey = tuple[int, str, int]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Outcome:
+    """What rows came to: [B, V] scores, and the recurrent state of each layer, [B, ...].
+
+    States are compared because they show at once what scores may show much later.
+    """
+
+    scores: Tensor
+    states: dict[StateKey, Tensor]
+
+
+def may_cut_prompts(loaded: LoadedModel) -> bool:
+    """Say whether a group's prompts may be computed in chunks.
+
+    Raises:
+        ModelLoadError: Rows of equal length, computed together, are not what each is alone.
+
+    Cost: a dozen passes over a few tokens.
+    """
+    length = min(_LENGTH, loaded.context_len)
+    prompts = [prompt_for(loaded, length, shift) for shift in range(2)]
+    expected = alone(loaded, prompts)
+    rest = max(1, length - NUM_DECODED)
+    decoded = [1] * (length - rest)
+    if wrong := difference(loaded, _grouped(loaded, prompts, [rest, *decoded]), expected):
+        raise ModelLoadError(
+            f"{type(loaded.model).__name__} cannot be served: {wrong}, even at equal lengths; "
+            "choose another model"
+        )
+    if coupled_rope(loaded.model.config.get_text_config(decoder=True)) or rest <= LAST_CUT:
+        return False
+    parts = [rest - LAST_CUT, LAST_CUT, *decoded]
+    return difference(loaded, _grouped(loaded, prompts, parts), expected) is None
+
+
+def coupled_rope(config: Any) -> list[str]:
+    """Return the kinds of rotary embedding whose angles depend on what else is computed."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    nested = [value for value in rope.values() if isinstance(value, dict)]
+    return sorted(_COUPLED_ROPE & {each.get("rope_type") for each in (rope, *nested)})
+
+
+def prompt_for(loaded: LoadedModel, length: int, shift: int = 0) -> Tensor:
+    """Return a prompt without meaning, like no other; [length]."""
+    return (torch.arange(length, device=loaded.device) * 7 + length + shift) % loaded.vocab_size
+
+
+def alone(loaded: LoadedModel, prompts: Sequence[Tensor]) -> Outcome:
+    """Compute each prompt alone and in one piece, with transformers' own cache.
+
+    Raises:
+        ModelLoadError: The model fails.
+    """
+    each = [_grouped(loaded, [prompt], [len(prompt)]) for prompt in prompts]
+    states = {key: torch.cat([one.states[key] for one in each]) for key in each[0].states}
+    return Outcome(torch.cat([one.scores for one in each]), states)
+
+
+def difference(loaded: LoadedModel, got: Outcome, expected: Outcome) -> str | None:
+    """Return how rows computed together differ from single ones, None if only by rounding."""
+    pairs = [(got.scores, expected.scores)]
+    pairs += [(got.states[key], state) for key, state in expected.states.items()]
+    error = max(float((a.float() - b.float()).norm() / b.float().norm()) for a, b in pairs)
+    tolerance = _TOLERANCE.get(loaded.model.dtype, _TOLERANCE_HALF)
+    return None if error <= tolerance else f"rows together differ from single ones by {error:.1e}"
+
+
+def _grouped(loaded: LoadedModel, prompts: Sequence[Tensor], parts: Sequence[int]) -> Outcome:
+    """Compute prompts of one length together, in parts."""
+    cache = DynamicCache(config=loaded.model.config)
+    scores, past = torch.empty(0), 0
+    try:
+        for ids in torch.split(torch.stack(list(prompts)), list(parts), dim=1):
+            scores = forward_group(loaded, ids, past, cache)
+            past += ids.shape[1]
+    except Exception as error:
+        name = type(loaded.model).__name__
+        raise ModelLoadError(f"{name} cannot be served: {type(error).__name__}: {error}") from error
+    return Outcome(scores, _recurrent(cache))
+
+
+def _recurrent(cache: DynamicCache) -> dict[StateKey, Tensor]:
+    """Return the states of a cache's recurrent layers."""
+    return {
+        (layer, kind, number): state
+        for layer, held in enumerate(cache.layers)
+        for kind in ("conv", "recurrent")
+        for number, state in getattr(held, f"{kind}_states", {}).items()
+        if state is not None
+    }
