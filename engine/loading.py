@@ -1,8 +1,7 @@
 """From a directory to a model that is known to be computed right, or one line saying why not.
 
-Decides what can be served: a causal language model in safetensors with its tokenizer, complete,
-and without a quantisation that would have to be guessed at. Reads local files only. May import
-torch, transformers, docmill.errors and the modules of this package below it.
+Decides how a model is read; `engine.servable` says which cannot be served. Reads local files only.
+May import torch, transformers, docmill.errors and the modules of this package below it.
 """
 
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from docmill.errors import EngineError, EngineFault, ModelLoadError
+from engine import servable
 from engine.attention import PackedStep, SlabCache, Unsupported
 from engine.device import is_out_of_memory
 from engine.text import Detokenizer
@@ -71,9 +71,13 @@ def load(path: Path, device: torch.device, dtype: torch.dtype, max_len: int | No
         ModelLoadError: It cannot be served; the message names the thing and the remedy.
     """
     config = _read_config(path)
-    _check_config(path, config)
+    servable.check_config(path, config)
+    servable.check_weight_files(path)
     tokenizer = _read_tokenizer(path)
     model = _read_model(path, dtype, device).eval().requires_grad_(False)
+    vocab_size = model.get_input_embeddings().num_embeddings
+    servable.check_vocabulary(path, vocab_size)
+    servable.check_generation(path, model.generation_config)
     text_config = config.get_text_config(decoder=True)
     own_len = getattr(text_config, "max_position_embeddings", None)
     context_len = min(length for length in (own_len, max_len, 2**31) if length)
@@ -82,41 +86,23 @@ def load(path: Path, device: torch.device, dtype: torch.dtype, max_len: int | No
         detokenizer=Detokenizer(tokenizer),
         device=device,
         context_len=context_len,
-        vocab_size=model.get_input_embeddings().num_embeddings,
+        vocab_size=vocab_size,
         eos_ids=_ids(getattr(model.generation_config, "eos_token_id", None))
         | _ids(getattr(text_config, "eos_token_id", None)),
     )
 
 
 def _read_config(path: Path) -> Any:
-    if not (path / "config.json").is_file():
-        raise ModelLoadError(
-            f"{path}: no config.json; give a directory with a transformers model in safetensors"
-        )
+    servable.check_directory(path)
     try:
         return AutoConfig.from_pretrained(path, **_LOCAL)
     except Exception as error:
+        if servable.has_own_code(path):
+            raise ModelLoadError(
+                f"{path}: this model needs code of its own (auto_map), which is not run; choose "
+                "one that transformers has built in"
+            ) from error
         raise ModelLoadError(f"{path}/config.json: {_line(error)}") from error
-
-
-def _check_config(path: Path, config: Any) -> None:
-    names = config.architectures or []
-    if not any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in names):
-        what = ", ".join(names) or f"type {config.model_type} without an architecture"
-        raise ModelLoadError(
-            f"{path}: {what} is not a causal language model; choose one whose config.json names "
-            "an architecture ending in ForCausalLM"
-        )
-    if getattr(config, "is_encoder_decoder", False):
-        raise ModelLoadError(f"{path}: encoder-decoder models are not served; choose a causal one")
-    method = getattr(config, "quantization_config", None)
-    if method:
-        name = method.get("quant_method", "unknown") if isinstance(method, dict) else method
-        raise ModelLoadError(
-            f"{path}: weights are quantised ({name}); save the model unquantised in safetensors"
-        )
-    if not list(path.glob("*.safetensors")):
-        raise ModelLoadError(f"{path}: no *.safetensors file; convert the weights to safetensors")
 
 
 def _read_tokenizer(path: Path) -> Any:
@@ -141,12 +127,7 @@ def _read_model(path: Path, dtype: torch.dtype, device: torch.device) -> Any:
                 f"{path}: the weights do not fit the {device.type}'s memory; use a smaller model"
             ) from error
         raise ModelLoadError(f"{path}: the weights cannot be read: {_line(error)}") from error
-    wrong = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
-    if wrong:
-        raise ModelLoadError(
-            f"{path}: {len(wrong)} weights are missing or misshapen, {wrong[0]} first; "
-            "fetch the model again"
-        )
+    servable.check_loaded(path, info, model)
     return model
 
 
