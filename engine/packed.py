@@ -5,9 +5,8 @@ slots get free and leave as they end; a pass holds the next token of every live 
 which join do not hold up the others. May import numpy and the modules of this package below it.
 """
 
+import time
 from collections.abc import Iterator, Sequence
-
-from torch import Tensor
 
 from engine.base import Event, Refill, Row, Step
 from engine.batch import RunningBatch
@@ -20,6 +19,7 @@ from engine.prefill import Prefill
 from engine.sampling import Choices
 from engine.sharing import in_groups
 from engine.slab import Slot
+from engine.speculation import Speculation
 
 
 class PackedBatch(RunningBatch):
@@ -32,6 +32,7 @@ class PackedBatch(RunningBatch):
         self._live: dict[Slot, LiveRow] = {}
         self._slab = loaded.new_slab()
         self._prefill = Prefill()
+        self._speculation = Speculation(limits.max_drafts)
         self._unshared: set[str] = set()
         self._exhausted = False
 
@@ -69,7 +70,12 @@ class PackedBatch(RunningBatch):
         self._let_leave()
         parts = [*self._next_tokens(), *self._prefill.next_parts(self._limits.chunk_tokens)]
         if parts:
-            yield from self._advance(parts, compute(self._loaded, self._slab, parts))
+            began = time.perf_counter()
+            scores = compute(self._loaded, self._slab, parts)
+            choosers = [part.row.answer.chooser for part in parts for _ in range(part.num_scored)]
+            choices = Choices(scores, choosers)  # waits for the device
+            self._speculation.observe(parts, time.perf_counter() - began)
+            yield from self._advance(parts, choices)
 
     def _clear(self) -> None:
         self._live.clear()
@@ -114,17 +120,16 @@ class PackedBatch(RunningBatch):
 
     def _next_tokens(self) -> list[Part]:
         """Return what the rows whose prompts are done compute next, as they lie in the slab."""
-        rows = [self._live[slot] for lane in self._slab.lanes for slot in lane.slots]
+        seated = (self._live[slot] for lane in self._slab.lanes for slot in lane.slots)
+        rows = [live for live in seated if not live.in_prefill]
+        drafts = self._speculation.plan(rows, drains=not self._waiting)
         return [
-            Part(live, live.slot.length, live.answer.token_ids[-1:], 1)
-            for live in rows
-            if not live.in_prefill
+            Part(live, live.slot.length, [live.answer.token_ids[-1], *draft], 1 + len(draft))
+            for live, draft in zip(rows, drafts, strict=True)
         ]
 
-    def _advance(self, parts: Sequence[Part], scores: Tensor) -> Iterator[Event]:
+    def _advance(self, parts: Sequence[Part], choices: Choices) -> Iterator[Event]:
         """Give each row its next tokens; rows that end leave before their events are handed out."""
-        choosers = [part.row.answer.chooser for part in parts for _ in range(part.num_scored)]
-        choices = Choices(scores, choosers)
         ended, at = [], 0
         for part in parts:
             event = self._continue(part, choices, at) if part.num_scored else None
@@ -135,20 +140,24 @@ class PackedBatch(RunningBatch):
 
     def _continue(self, part: Part, choices: Choices, at: int) -> Event | None:
         """Give a row the tokens chosen from position `at` on, as far as its drafts were right."""
-        live = part.row
-        answer, slot = live.answer, live.slot
-        for draft in (*part.ids[len(part.ids) - part.num_scored + 1 :], None):
+        live, end = part.row, at + part.num_scored
+        for draft in (*part.drafts, None):
             token = choices.token(at)
+            if token is None and part.drafts:
+                live.drafts = False  # they may be to blame: once more without them
+                break
             if token is None and self._begins_again(live):
                 return None
-            event = answer.push(token)
+            event = live.push(token)
             if event is not None:
                 self._free(live)
                 return event
+            at += 1
             if token != draft:
                 break
-            at += 1
-        slot.length = len(live.prompt) + len(answer.token_ids) - 1
+        live.slot.length = live.num_known - 1  # what was computed of wrong drafts is overwritten
+        if not all(choices.is_finite(each) for each in range(at, end)):
+            self._slab.wipe(live.slot.base + live.slot.length, live.slot.base + part.end)
         return None
 
     def _begins_again(self, live: LiveRow) -> bool:
