@@ -5,6 +5,8 @@ ENV PATH=/opt/venv/bin:$PATH
 WORKDIR /app
 
 FROM base AS build
+# for the engine's optional kernels; an image without them is slower and works
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ || echo "no C++ compiler"
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 # torch without CUDA comes from its own index; empty: only from where pip looks anyway
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
@@ -16,6 +18,7 @@ print(*p["dependencies"], *e["worker"], *e["documents"], *e["small-model"], sep=
     && PIP_EXTRA_INDEX_URL=$TORCH_INDEX_URL pip install -c constraints.txt -r /tmp/requirements.txt
 COPY . .
 RUN pip install --no-deps --editable .
+RUN python -m engine.native --shipped
 
 FROM base
 # the state folder is made here, so that a volume mounted there belongs to the user

@@ -20,8 +20,9 @@ KILLS := 1000
 demo: model ## Answer real documents with a small real model; writes JSONL
 	$(BIN)/python -m workers.demo
 
-model: $(VENV) ## Fetch and convert the small model (once)
+model: $(VENV) ## Fetch and convert the small model, build kernels for this processor (once)
 	$(BIN)/python -m workers.models $(MODEL)
+	$(BIN)/python -m workers.kernels
 
 up: ## Start the service in containers and wait until it is healthy
 	$(COMPOSE) up --build --detach --wait $(WORKERS)

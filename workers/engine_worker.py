@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from docmill.connection import REDIS_ERRORS
-from docmill.errors import BrokerUnavailable
+from docmill.errors import BrokerUnavailable, EngineError
 from docmill.keys import GROUP
 from docmill.scripts import Scripts
 from engine.base import Engine
@@ -71,6 +71,7 @@ class EngineWorker:
         )
         self._runner = Runner(process, engine, self._window, self._writer, self._serving)
         self._is_idle = threading.Event()
+        self._is_warm = False
         self._registered_at = 0.0
 
     def serve(self) -> int:
@@ -90,11 +91,25 @@ class EngineWorker:
             batch = self._window.next_batch(_IDLE_S)
             if batch is not None:
                 self._runner.run(batch)
+                self._is_warm = True
+            elif not self._is_warm:
+                self._warm_up()
         self._is_idle.set()
         drainer.join()
         if self._runner.is_broken:
             return EXIT_FAULT  # a new process may find the device in order
         return self._status()
+
+    def _warm_up(self) -> None:
+        """Use the first idle moment to make the first batch as fast as later ones.
+
+        Not before it says that it is ready: documents that wait already warm it as well themselves.
+        """
+        self._is_warm = True
+        try:
+            self._engine.warm([])
+        except EngineError as error:
+            log.get().warning("engine.cold", problem=error.message)
 
     def _status(self) -> int:
         return EXIT_LEFT if self._window.num_held() else 0

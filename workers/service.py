@@ -8,6 +8,7 @@ Standard output speaks to a parent program, one JSON object a line:
 
     {"event": "preparing", "message": …}         something slow, for a person to read
     {"event": "redis_ready", "model": …, "url": …}    no url when one was given
+    {"event": "waiting", "roles": […], "elapsed_s": …}    now and then until all are ready
     {"event": "child_ready", "role": …}
     {"event": "child_exited", "role": …, "how": …, "restart_in_s": …}
     {"event": "ready"}                           once, when all of them are
@@ -37,7 +38,7 @@ from pydantic import SecretStr
 
 from docmill.errors import BrokerUnavailable, DocmillError
 from docmill.wire import Failure
-from workers import log, models, redis_server
+from workers import kernels, log, models, redis_server
 from workers import settings as configuration
 from workers.models import ModelFiles
 from workers.readiness import Readiness
@@ -45,12 +46,17 @@ from workers.redis_server import RedisServer
 from workers.settings import Settings
 from workers.supervisor import Command, Supervisor, explained
 
+#: The engine first: its start takes longest.
 _MODULES = {
-    "preprocess": "workers.preprocess_worker",
     "engine": "workers.engine_worker",
+    "preprocess": "workers.preprocess_worker",
     "control": "workers.control",
 }
 _TICK_S = 0.1
+#: Between two looks whether the model's files are found, which takes some 20 ms.
+_PREPARE_TICK_S = 0.01
+#: When people are told, again and again, what a start waits for.
+_TELL_EVERY_S = 3.0
 #: One core tokenises 2 MB/s, more than most engines answer: the other cores are the engine's.
 _FOR_CHILDREN = {"DOCMILL_LOG_FORMAT": "json", "RAYON_NUM_THREADS": "1"}
 
@@ -143,12 +149,15 @@ def prepare_model(settings: Settings, stops: StopRequests) -> ModelFiles | None:
 
     def prepare() -> None:
         try:
-            prepared.set_result(models.for_settings(settings, _report))
+            files = models.for_settings(settings, _report)
+            if settings.engine != "fake" and settings.device != "cuda":
+                kernels.prepare(_report)
+            prepared.set_result(files)
         except BaseException as error:  # noqa: BLE001 - raised again where the result is read
             prepared.set_exception(error)
 
     threading.Thread(target=prepare, name="prepare", daemon=True).start()
-    while not prepared.done() and not stops.wait(_TICK_S):
+    while not prepared.done() and not stops.wait(_PREPARE_TICK_S):
         pass
     return prepared.result() if prepared.done() else None
 
@@ -188,6 +197,7 @@ def run(settings: Settings, stops: StopRequests, redis_directory: Path | None) -
 def _watch(
     supervisor: Supervisor, readiness: Readiness, stops: StopRequests, server: RedisServer | None
 ) -> Failure | None:
+    began_at = tell_at = time.monotonic()
     while not stops.wait(_TICK_S):
         if server is not None and (status := server.process.poll()) is not None:
             message = (
@@ -196,9 +206,13 @@ def _watch(
             )
             return Failure(code=BrokerUnavailable.code, message=message)
         ready_pids = readiness.ready_pids() if supervisor.has_unready else ()
-        failure = supervisor.tick(ready_pids, time.monotonic())
+        now = time.monotonic()
+        failure = supervisor.tick(ready_pids, now)
         if failure is not None:
             return failure
+        if not supervisor.was_announced and now - tell_at >= _TELL_EVERY_S:
+            tell_at = now
+            emit("waiting", roles=supervisor.unready, elapsed_s=round(now - began_at))
     return None
 
 

@@ -156,7 +156,8 @@ class Supervisor:
         self._is_console = is_console
         self._children: dict[str, Child] = {}
         self._start_at: dict[str, float] = {}
-        self._was_announced = False
+        #: Whether all children have been ready at once.
+        self.was_announced = False
 
     def start(self) -> None:
         """Start every child. Does not wait until they are ready."""
@@ -198,12 +199,17 @@ class Supervisor:
     @property
     def has_unready(self) -> bool:
         """Whether it matters to `tick` who is ready."""
-        ready = [child for child in self._children.values() if child.is_ready]
-        return len(ready) < len(self._commands)
+        return bool(self.unready)
+
+    @property
+    def unready(self) -> list[str]:
+        """The roles that are not ready, or wait to be started again."""
+        ready = {role for role, child in self._children.items() if child.is_ready}
+        return [role for role in self._commands if role not in ready]
 
     def _announce(self) -> None:
-        if not self.has_unready and not self._was_announced:
-            self._was_announced = True
+        if not self.has_unready and not self.was_announced:
+            self.was_announced = True
             self._emit("ready")
 
     def _on_exit(self, role: str, child: Child, status: int, now: float) -> Failure | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from docmill.cli.address import Address, file_in, is_running, published
 from docmill.cli.output import say, write_json
-from docmill.cli.service_process import Event, ServiceProcess, service_failure
+from docmill.cli.service_process import Event, ServiceProcess, service_failure, waiting_line
 from docmill.connection import REDIS_ERRORS, connect, masked
 from docmill.errors import ServiceError
 
@@ -89,6 +89,8 @@ def _watch(
         match event["event"]:
             case "preparing":
                 say(event["message"])
+            case "waiting":
+                say(waiting_line(event))
             case "redis_ready":
                 model, url = event["model"], event.get("url") or settings["redis_url"]
                 address = Address(url, settings["namespace"], os.getpid())

@@ -74,6 +74,15 @@ def open_log(state_dir: Path) -> IO[bytes]:
         ) from error
 
 
+def waiting_line(event: Event) -> str:
+    """Say what the start waits for, to people."""
+    roles = event["roles"]
+    what = ", ".join(roles)
+    if any(role.partition(".")[0] == "engine" for role in roles):
+        what += ", which loads the model" if len(roles) == 1 else "; the engine loads the model"
+    return f"waiting for {what} ({event['elapsed_s']} s)"
+
+
 def service_failure(event: Event, log: Path | None) -> DocmillError:
     """Turn the event that says that the service does not run into an error.
 

@@ -25,6 +25,7 @@ from docmill.cli.service_process import (
     log_path,
     open_log,
     service_failure,
+    waiting_line,
 )
 from docmill.cli.summary import Tally
 from docmill.client import Client, new_job_id
@@ -177,6 +178,8 @@ class Run:
         name = event["event"]
         if name == "preparing":
             say(event["message"])
+        elif name == "waiting":
+            say(waiting_line(event))
         elif name == "redis_ready":
             if self._output:
                 tell_mixture(self._output, event["model"])

@@ -1,11 +1,16 @@
 """The engine worker: every ready document gets exactly one result."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgpack
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from docmill.errors import EngineError
 from docmill.keys import Keys
+from engine.base import Event, Refill, Row, Step
 from engine.fake import FakeEngine
 from tests.support.engine_workers import (
     serving,
@@ -146,3 +151,48 @@ def test_a_cancelled_document_that_runs_is_stopped(
     assert documents.results() == []
     assert documents.counts("other") == {"submitted": 1, "succeeded": 1}
     assert documents.backlog() == {"docs": 0, "bytes": 0}
+
+
+class ColdEngine(FakeEngine):
+    """Notes what happens to it, and may fail to warm up."""
+
+    def __init__(self, problem: EngineError | None = None) -> None:
+        super().__init__()
+        self.problem = problem
+        self.events: list[str] = []
+
+    def warm(self, prefixes: Sequence[NDArray[np.uint32]]) -> None:
+        """Warm up, or fail."""
+        self.events.append("warm")
+        if self.problem is not None:
+            raise self.problem
+
+    def run(
+        self, rows: Sequence[Row], refill: Refill | None = None, step: Step | None = None
+    ) -> Iterator[Event]:
+        """Answer rows as the fake does."""
+        self.events.append("run")
+        return super().run(rows, refill, step)
+
+
+def test_an_idle_engine_is_warmed_once(documents: Documents, redis_url: str, keys: Keys) -> None:
+    """Where nothing waits, the first idle moment is used; it fails without harm."""
+    engine = ColdEngine(EngineError("out of breath"))
+    with serving(engine, redis_url, keys):
+        wait_until(lambda: engine.events)
+        documents.put(["a"])
+        wait_for_results(documents, 1)
+
+    assert engine.events == ["warm", "run"]
+
+
+def test_documents_that_wait_warm_the_engine_themselves(
+    documents: Documents, redis_url: str, keys: Keys
+) -> None:
+    """What waits for an engine that is ready is not kept waiting for anything else."""
+    engine = ColdEngine()
+    documents.put(["a"])
+    with serving(engine, redis_url, keys):
+        wait_for_results(documents, 1)
+
+    assert engine.events == ["run"]

@@ -76,6 +76,7 @@ def test_ready_is_said_once_all_children_are(stage: Stage) -> None:
         supervisor.tick([pids["r0"]], time.monotonic())
 
         assert stage.events == [("child_ready", {"role": "r0"})]
+        assert supervisor.unready == ["r1"]
 
         supervisor.tick(list(pids.values()), time.monotonic())
         supervisor.tick(list(pids.values()), time.monotonic())

@@ -13,6 +13,7 @@ from docmill.cli.service_process import (
     log_path,
     open_log,
     service_failure,
+    waiting_line,
 )
 from docmill.errors import BrokerUnavailable, ServiceError
 
@@ -122,3 +123,19 @@ def test_failures_keep_their_kind() -> None:
     assert failures[1].message == "no model"
     assert "service.log" in failures[2].message
     assert "log is above" in service_failure({"event": "ended", "status": -9}, None).message
+
+
+@pytest.mark.parametrize(
+    ("roles", "line"),
+    [
+        (["engine"], "waiting for engine, which loads the model (3 s)"),
+        (
+            ["engine.0", "control"],
+            "waiting for engine.0, control; the engine loads the model (3 s)",
+        ),
+        (["preprocess", "control"], "waiting for preprocess, control (3 s)"),
+    ],
+)
+def test_people_are_told_what_a_start_waits_for(roles: list[str], line: str) -> None:
+    """The line names the processes, what takes long, and for how long that has been."""
+    assert waiting_line({"event": "waiting", "roles": roles, "elapsed_s": 3}) == line

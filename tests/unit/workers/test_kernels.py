@@ -1,0 +1,58 @@
+"""When the engine's own kernels are built."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers import kernels
+
+
+class Builder:
+    """Stands in for `python -m engine.native`: counts its runs and says one thing."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+        self.num_runs = 0
+
+    def run(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        """Pretend to run the command."""
+        self.num_runs += 1
+        assert "engine.native" in command
+        return subprocess.CompletedProcess(command, 0, stdout=f"{self.said}\n", stderr="")
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
+    """A builder that finds no compiler."""
+    builder = Builder("no CPU kernels: there is no C++ compiler")
+    monkeypatch.setattr("workers.kernels.subprocess.run", builder.run)
+    return builder
+
+
+def test_kernels_are_built_once_and_people_are_told(builder: Builder, tmp_path: Path) -> None:
+    """The first call says that it takes a while; the second does nothing, whatever came out."""
+    told: list[str] = []
+
+    assert builder.said == kernels.prepare(told.append, tmp_path)
+    assert kernels.prepare(told.append, tmp_path) is None
+    assert builder.num_runs == len(told) == 1
+
+
+def test_other_sources_are_built_anew(
+    builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was noted counts for the same sources, Python and torch alone."""
+    kernels.prepare(lambda line: None, tmp_path)
+    monkeypatch.setattr("workers.kernels.metadata.version", lambda name: "99.0")
+
+    assert kernels.prepare(lambda line: None, tmp_path) is not None
+    assert builder.num_runs == 2
+
+
+def test_a_home_that_cannot_be_written_to_stops_nothing(builder: Builder, tmp_path: Path) -> None:
+    """Then it is tried again by the next start."""
+    (tmp_path / "file").touch()
+
+    assert kernels.prepare(lambda line: None, tmp_path / "file") == builder.said
