@@ -58,6 +58,12 @@ class RowStore:
             self.clear()
         return last
 
+    @torch.inference_mode()
+    def copy(self, source: int, row: int) -> None:
+        """Let a row go on from where another is now."""
+        for held in self._held.values():
+            held.tensor[row] = held.tensor[source]
+
     def clear(self) -> None:
         """Free everything."""
         self.num_rows = self.capacity = 0

@@ -63,6 +63,16 @@ def test_a_longer_row_makes_room() -> None:
     assert [[1, 1, 0, 0], [0, 0, 0, 0]] == entries[..., 0].tolist()
 
 
+def test_a_row_goes_on_from_where_another_is() -> None:
+    """A copy is the row's own: what becomes of the source is no matter."""
+    store = filled(2, 8)
+
+    store.copy(0, 1)
+    store.fixed("ring", (3,), torch.zeros(0))[0] = 9
+
+    assert [[1.0, 9.0], [1.0]] == numbers(store)
+
+
 def test_the_last_row_that_leaves_frees_everything() -> None:
     """An empty batch holds no memory."""
     store = filled(1, 8)
