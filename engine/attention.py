@@ -2,15 +2,16 @@
 
 Decides how a packed step is attended, run by run; runs of one token whose rows lie side by side in
 the slab are attended by one call. Models reach it through the registered attention function
-`docmill` and the cache `SlabCache`; what a model asks for beyond causal and sliding-window
-attention raises `Unsupported`. May import torch, transformers,
-engine.slab and engine.kernels.
+`docmill` and the cache `SlabCache`; what a model asks for beyond causal attention with windows,
+sinks and capped scores raises `Unsupported`. May import torch, transformers, engine.slab,
+engine.native.slab and engine.kernels.
 """
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache
@@ -18,13 +19,16 @@ from transformers.cache_utils import Cache
 from engine.kernels import (
     additive,
     causal_mask,
+    explicit_attention,
     fused_causal,
     lane_attention,
     lane_mask,
     prefers_tiles,
     tiled_causal,
 )
+from engine.native.slab import BlockSlab
 from engine.slab import Slab
+from engine.unsupported import Unsupported
 
 NAME = "docmill"
 
@@ -32,10 +36,6 @@ NAME = "docmill"
 _HARMLESS = frozenset(
     {"cache", "use_cache", "position_ids", "position_embeddings", "dropout", "output_attentions"}
 )
-
-
-class Unsupported(Exception):
-    """The packed path cannot serve this model; the message says what it asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,17 @@ class PackedStep:
                 lanes.append([run])
         return lanes
 
+    @cached_property
+    def run_table(self) -> Tensor:
+        """The runs as the kernels read them: start, tokens, base, length; int32 [R, 4]."""
+        rows = [(run.start, run.end - run.start, run.base, run.length) for run in self.runs]
+        return torch.tensor(rows, dtype=torch.int32)
+
+    def make_copies(self, layer: int) -> None:
+        """Give rows in one layer what they share with others; its new tokens are stored."""
+        for copy in self.copies:
+            self.slab.copy(layer, copy.source, copy.target, copy.num_tokens)
+
 
 def _are_neighbours(run: Run, other: Run) -> bool:
     alike = run.stride == other.stride and run.base + run.stride == other.base
@@ -111,11 +122,29 @@ class SlabCache(Cache):
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Store new keys and values and return them as they are."""
-        slab = self._step.slab
-        slab.write(layer_idx, key_states, value_states, self._step.where)
-        for copy in self._step.copies:
-            slab.copy(layer_idx, copy.source, copy.target, copy.num_tokens)
+        self._step.slab.write(layer_idx, key_states, value_states, self._step.where)
+        self._step.make_copies(layer_idx)
         return key_states, value_states
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a layer asks of attention beside being causal.
+
+    `window`: how far it looks back. `softcap`: scores are bent below it. `sinks`: [H], one further
+    score for each head that takes weight and gives nothing.
+    """
+
+    layer: int
+    scale: float
+    window: int | None
+    softcap: float | None
+    sinks: Tensor | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether torch's fused attention can do it."""
+        return self.softcap is None and self.sinks is None
 
 
 def packed_attention(
@@ -126,6 +155,8 @@ def packed_attention(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     packed: PackedStep | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
@@ -145,54 +176,58 @@ def packed_attention(
     layer = module.layer_idx
     assert isinstance(layer, int)
     packed.windows[layer] = sliding_window
+    scale = query.shape[3] ** -0.5 if scaling is None else scaling
+    wanted = Wanted(layer, scale, sliding_window, softcap, s_aux)
+    if isinstance(packed.slab, BlockSlab):
+        sinks = None if s_aux is None else s_aux.float()
+        limits = sliding_window, softcap, sinks
+        return packed.slab.attend(layer, query, packed.run_table, scale, *limits), None
     out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])
     for lane in packed.lanes:
+        tokens = slice(lane[0].start, lane[-1].end)
         if lane[0].end - lane[0].start == 1:
-            _attend_lane(packed, lane, layer, query, scaling, sliding_window, out)
+            out[tokens] = _attend_lane(packed, lane, query[0, :, tokens], wanted)
         else:
-            _attend_run(packed, lane[0], layer, (query, key, value), scaling, sliding_window, out)
+            fresh = query[:, :, tokens], key[:, :, tokens], value[:, :, tokens]
+            out[tokens] = _attend_run(packed, lane[0], fresh, wanted)
     return out[None], None
 
 
 def _attend_run(
-    step: PackedStep,
-    run: Run,
-    layer: int,
-    fresh: tuple[Tensor, Tensor, Tensor],
-    scaling: float | None,
-    window: int | None,
-    out: Tensor,
-) -> None:
-    """Attend a run of several tokens; `fresh` are the pass' queries, keys and values."""
-    tokens = slice(run.start, run.end)
-    query, keys, values = (each[:, :, tokens] for each in fresh)
+    step: PackedStep, run: Run, fresh: tuple[Tensor, Tensor, Tensor], wanted: Wanted
+) -> Tensor:
+    """Attend a run of several tokens; `fresh` are its queries, keys and values."""
+    query, keys, values = fresh
     if run.past:
-        keys, values = step.slab.read(layer, run.base, 1, run.length, run.length)
-    mask = _run_mask(step, run, window, query)
+        keys, values = step.slab.read(wanted.layer, run.base, 1, run.length, run.length)
+    mask = _run_mask(step, run, wanted, query)
+    if not wanted.is_plain:
+        attended = explicit_attention(
+            query, keys, values, mask, wanted.scale, wanted.softcap, wanted.sinks
+        )
+        return attended[0].transpose(0, 1)
     if mask is None and prefers_tiles(query):
-        out[tokens] = tiled_causal(query, keys, values, scaling)
-    else:
-        out[tokens] = fused_causal(query, keys, values, mask, scaling)
+        return tiled_causal(query, keys, values, wanted.scale)
+    return fused_causal(query, keys, values, mask, wanted.scale)
 
 
-def _attend_lane(
-    step: PackedStep,
-    lane: list[Run],
-    layer: int,
-    query: Tensor,
-    scaling: float | None,
-    window: int | None,
-    out: Tensor,
-) -> None:
-    """Attend one token of each of several rows that lie side by side."""
-    tokens = slice(lane[0].start, lane[-1].end)
+def _attend_lane(step: PackedStep, lane: list[Run], query: Tensor, wanted: Wanted) -> Tensor:
+    """Attend one token of each of several rows that lie side by side; `query`: [H, B, D]."""
     lengths = tuple(run.length for run in lane)
-    keys, values = step.slab.read(layer, lane[0].base, len(lane), lane[0].stride, max(lengths))
-    key = (lane[0], window)
+    first = lane[0]
+    keys, values = step.slab.read(wanted.layer, first.base, len(lane), first.stride, max(lengths))
+    key = (first, wanted.window)
     if key not in step.masks:
-        mask = lane_mask(lengths, window, step.where.device)
+        mask = lane_mask(lengths, wanted.window, step.where.device)
         step.masks[key] = additive(mask, query.dtype)
-    out[tokens] = lane_attention(query[0, :, tokens], keys, values, step.masks[key], scaling)
+    mask = step.masks[key]
+    if wanted.is_plain:
+        return lane_attention(query, keys, values, mask, wanted.scale)
+    one_each = query.transpose(0, 1)[:, :, None]  # [H, B, D] -> [B, H, 1, D]
+    attended = explicit_attention(
+        one_each, keys, values, mask, wanted.scale, wanted.softcap, wanted.sinks
+    )
+    return attended[:, :, 0]
 
 
 def _is_harmless(name: str, value: Any) -> bool:
@@ -201,11 +236,12 @@ def _is_harmless(name: str, value: Any) -> bool:
     return value is None or value is False or name in _HARMLESS
 
 
-def _run_mask(step: PackedStep, run: Run, window: int | None, query: Tensor) -> Tensor | None:
+def _run_mask(step: PackedStep, run: Run, wanted: Wanted, query: Tensor) -> Tensor | None:
     """Return the mask of a run, made once per step; None where plain causal attention does."""
+    window = wanted.window
     if window is not None and window >= run.length:
         window = None
-    if window is None and (not run.past or prefers_tiles(query)):
+    if window is None and wanted.is_plain and (not run.past or prefers_tiles(query)):
         return None
     key = (run, window)
     if key not in step.masks:

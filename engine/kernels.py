@@ -113,3 +113,33 @@ def lane_attention(
     grouped = query.transpose(0, 1).reshape(B, K, H // K, D)
     attended = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scale)
     return attended.reshape(B, H, -1)
+
+
+def explicit_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Attend score by score, for what torch's fused kernels cannot do; see `attention.Wanted`.
+
+    Shapes:
+        query: [B, H, T, D].   keys, values: [B, K, S, D].   mask: [T, S] or [B, 1, 1, S], additive.
+        sinks: [H].   returns: [B, H, T, D].
+    """
+    B, H, T, D = query.shape
+    K, S = keys.shape[1:3]
+    # heads that share keys are one matrix of queries: [B, H, T, D] -> [B, K, H/K * T, D]
+    grouped = query.reshape(B, K, H // K * T, D)
+    scores = (grouped @ keys.transpose(2, 3)).float().mul_(scale).view(B, H, T, S)
+    if softcap is not None:
+        scores = scores.div_(softcap).tanh_().mul_(softcap)
+    if mask is not None:
+        scores = scores + mask
+    if sinks is not None:
+        scores = torch.cat((scores, sinks.float().view(1, H, 1, 1).expand(B, H, T, 1)), -1)
+    weights = scores.softmax(-1)[..., :S].to(query.dtype)
+    return (weights.reshape(B, K, -1, S) @ values).view(B, H, T, -1)

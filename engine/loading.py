@@ -4,6 +4,7 @@ Decides how a model is read; `engine.servable` says which cannot be served. Read
 May import torch, transformers, docmill.errors and the modules of this package below it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,21 @@ from transformers.utils import logging
 
 from docmill.errors import EngineError, EngineFault, ModelLoadError
 from engine import servable
-from engine.attention import PackedStep, SlabCache, Unsupported
+from engine.attention import PackedStep, SlabCache
 from engine.device import is_out_of_memory
+from engine.slab import Slab
 from engine.text import Detokenizer
+from engine.unsupported import Unsupported
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
 @dataclass(eq=False, slots=True)
 class LoadedModel:
-    """A model on its device, and what answering with it needs."""
+    """A model on its device, and what answering with it needs.
+
+    `new_slab` makes what its attention reads keys and values from.
+    """
 
     model: Any
     detokenizer: Detokenizer
@@ -32,6 +38,7 @@ class LoadedModel:
     context_len: int
     vocab_size: int
     eos_ids: frozenset[int]
+    new_slab: Callable[[], Slab] = Slab
 
     def forward(self, ids: Tensor, positions: Tensor, keep: Tensor, step: PackedStep) -> Tensor:
         """Compute packed tokens; return the scores after each token in `keep`.

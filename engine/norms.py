@@ -33,11 +33,11 @@ def replace_norms(model: nn.Module) -> None:
     for parent in list(model.modules()):
         children: list[tuple[str, Any]] = list(parent.named_children())
         for name, child in children:
-            if _is_rms_norm(child):
+            if is_rms_norm(child):
                 setattr(parent, name, RmsNorm(child.weight, child.variance_epsilon))
 
 
-def _is_rms_norm(module: Any) -> bool:
+def is_rms_norm(module: Any) -> bool:
     """Say whether a module is this normalisation, by its parts and by what it computes."""
     weight, epsilon = getattr(module, "weight", None), getattr(module, "variance_epsilon", None)
     if not isinstance(weight, nn.Parameter) or weight.ndim != 1 or not isinstance(epsilon, float):

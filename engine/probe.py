@@ -6,7 +6,6 @@ attention, and if two rows computed packed, cut and decoded come out as each doe
 torch, transformers and the modules of this package below it.
 """
 
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -16,9 +15,10 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 
 from docmill.errors import EngineError, ModelLoadError
 from engine import attention
-from engine.attention import PackedStep, Run, Unsupported
+from engine.attention import PackedStep, Run
 from engine.loading import LoadedModel
-from engine.slab import Slab, Slot
+from engine.slab import Slot
+from engine.unsupported import Unsupported
 
 #: Prompt lengths of the two rows: unlike, yet in one lane, so that the lane's mask is used.
 _LENGTHS = (8, 9)
@@ -102,7 +102,7 @@ def _prompts(loaded: LoadedModel) -> list[Tensor]:
 
 def packed_difference(loaded: LoadedModel, alone: Tensor) -> str | None:
     """Return how packed rows differ from single ones, None if only by rounding."""
-    packed, windows = _packed(loaded, _prompts(loaded))
+    packed, windows = packed_scores(loaded)
     kwargs = get_layer_types_and_kwargs(loaded.model.config.get_text_config(decoder=True))[1]
     expected = {layer: each.get("sliding_window") for layer, each in enumerate(kwargs)}
     if windows != expected:
@@ -112,9 +112,14 @@ def packed_difference(loaded: LoadedModel, alone: Tensor) -> str | None:
     return None if error <= tolerance else f"packed rows differ from single ones by {error:.1e}"
 
 
-def _packed(loaded: LoadedModel, prompts: Sequence[Tensor]) -> tuple[Tensor, dict[int, int | None]]:
-    """Compute both prompts' beginnings together, go on with one of them, then decode both."""
-    slab = Slab()
+def packed_scores(loaded: LoadedModel) -> tuple[Tensor, dict[int, int | None]]:
+    """Compute both prompts' beginnings together, go on with one of them, then decode both.
+
+    Returns:
+        The scores after each, [2, V], and the sliding window that each layer asked for.
+    """
+    prompts = _prompts(loaded)
+    slab = loaded.new_slab()
     slots = [Slot(length) for length in _LENGTHS]
     slab.admit(slots)
 

@@ -15,14 +15,21 @@ from numpy.typing import NDArray
 
 from docmill.errors import EngineError, ModelLoadError
 from engine.base import Capacity, Event, Refill, Row, Sampling, Step
+from engine.batch import RunningBatch
 from engine.device import choose_device, choose_dtype, release_memory
 from engine.linear import can_prepack, prepack
 from engine.loading import LoadedModel, load
+from engine.native.install import use_kernels
 from engine.norms import replace_norms
 from engine.options import Limits
 from engine.packed import PackedBatch
-from engine.probe import packed_difference, single_scores, use_packed_attention
-from engine.stateful import GroupedBatch
+from engine.probe import (
+    packed_difference,
+    packed_scores,
+    single_scores,
+    use_packed_attention,
+)
+from engine.stateful_path import choose_path
 
 _log = logging.getLogger(__name__)
 
@@ -31,13 +38,22 @@ class TorchEngine:
     """Answers rows with a transformers model; made by `load`."""
 
     def __init__(
-        self, loaded: LoadedModel, model_name: str, limits: Limits, grouped_because: str | None
+        self,
+        loaded: LoadedModel,
+        model_name: str,
+        limits: Limits,
+        batch: type[RunningBatch],
+        unpacked_because: str | None = None,
+        grouped_because: str | None = None,
     ) -> None:
         self._loaded: LoadedModel | None = loaded
         self._model_name = model_name
         self._limits = limits
         self._context_len = loaded.context_len
-        #: Why the model runs on the grouped path; None when it runs packed.
+        self._batch = batch
+        #: Why the model does not run on the packed path; None when it does.
+        self.unpacked_because = unpacked_because
+        #: Why only rows of equal length run together; None when any do.
         self.grouped_because = grouped_because
 
     @classmethod
@@ -72,20 +88,26 @@ class TorchEngine:
         loaded = load(path, where, choose_dtype(dtype, where), max_context_len)
         alone = single_scores(loaded)
         obstacle = use_packed_attention(loaded, alone)
-        if obstacle is None and can_prepack(loaded.model.dtype, where):
-            prepack(loaded.model)
-            replace_norms(loaded.model)
-            if wrong := packed_difference(loaded, alone):
-                raise ModelLoadError(f"{path}: with layers replaced, {wrong}; try another dtype")
+        if obstacle is None and (why := use_kernels(loaded, lambda: packed_scores(loaded))):
+            _log.info("without CPU kernels: %s", why)
+            if can_prepack(loaded.model.dtype, where):
+                prepack(loaded.model)
+                replace_norms(loaded.model)
+        if obstacle is None and (wrong := packed_difference(loaded, alone)):
+            raise ModelLoadError(f"{path}: with layers replaced, {wrong}; try another dtype")
+        batch: type[RunningBatch] = PackedBatch
+        limits, grouped = limits or Limits(), None
+        if obstacle is not None:
+            batch, limits, grouped = choose_path(loaded, limits)
         _log.info(
             "%s: %s on %s, %s path%s",
             type(loaded.model).__name__,
             loaded.model.dtype,
             where,
-            "grouped" if obstacle else "packed",
-            f" ({obstacle})" if obstacle else "",
+            "packed" if obstacle is None else "ragged" if grouped is None else "grouped",
+            f" ({grouped or obstacle})" if obstacle else "",
         )
-        return cls(loaded, model_name or path.name, limits or Limits(), obstacle)
+        return cls(loaded, model_name or path.name, limits, batch, obstacle, grouped)
 
     @property
     def model_name(self) -> str:
@@ -109,8 +131,7 @@ class TorchEngine:
         """
         if self._loaded is None:
             raise EngineError("the engine is closed; load it again")
-        batch = GroupedBatch if self.grouped_because else PackedBatch
-        return batch(self._loaded, self._limits, refill, step).run(rows)
+        return self._batch(self._loaded, self._limits, refill, step).run(rows)
 
     def warm(self, prefixes: Sequence[NDArray[np.uint32]]) -> None:
         """Run two short rows and the prefixes, so that kernels are chosen and memory is touched.

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from engine.attention import PackedStep, Unsupported, packed_attention
+from engine.attention import PackedStep, packed_attention
 from engine.slab import Slab
+from engine.unsupported import Unsupported
 
 
 def attend(**changes: Any) -> None:
@@ -24,8 +25,7 @@ def attend(**changes: Any) -> None:
     [
         ({"packed": None}, "keyword arguments"),
         ({"attention_mask": torch.ones(1)}, "mask of its own"),
-        ({"softcap": 30.0}, "softcap"),
-        ({"s_aux": torch.ones(1)}, "s_aux"),
+        ({"position_bias": torch.ones(1)}, "position_bias"),
         ({"is_causal": False}, "is_causal"),
     ],
 )

@@ -23,42 +23,42 @@ SHAPE: dict[str, Any] = {
 }
 
 
-def grouped_because(path: Path) -> str | None:
+def unpacked_because(path: Path) -> str | None:
     """Load a model and return why it is not packed."""
-    return TorchEngine.load(path, dtype="float32").grouped_because
+    return TorchEngine.load(path, dtype="float32").unpacked_because
 
 
 def test_plain_and_sliding_window_models_are_packed() -> None:
     """Causal attention, with a window or without, needs no second path."""
-    assert grouped_because(tiny_llama()) is None
-    assert grouped_because(save(MistralForCausalLM, MistralConfig(**SHAPE), "mistral")) is None
+    assert unpacked_because(tiny_llama()) is None
+    assert unpacked_because(save(MistralForCausalLM, MistralConfig(**SHAPE), "mistral")) is None
 
 
-def test_a_stateful_model_is_grouped() -> None:
+def test_a_stateful_model_is_not_packed() -> None:
     """A cache that pools tokens cannot be packed."""
-    assert "stateful" in str(grouped_because(tiny_deepseek_v4()))
+    assert "stateful" in str(unpacked_because(tiny_deepseek_v4()))
 
 
-def test_a_rotary_embedding_that_couples_rows_is_grouped() -> None:
+def test_a_rotary_embedding_that_couples_rows_is_not_packed() -> None:
     """Angles that depend on the longest row would make answers depend on neighbours."""
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
 
-    assert "dynamic" in str(grouped_because(save_llama(rope_parameters=rope)))
+    assert "dynamic" in str(unpacked_because(save_llama(rope_parameters=rope)))
 
 
-def test_attention_with_sinks_is_grouped() -> None:
-    """An argument that changes attention is never dropped silently."""
+def test_attention_with_sinks_is_packed() -> None:
+    """Sinks and windows by layer, as gpt-oss has them, need no second path."""
     rope = {"rope_type": "default", "rope_theta": 10_000.0}
     config = GptOssConfig(**SHAPE, num_local_experts=2, num_experts_per_tok=1, rope_parameters=rope)
 
-    assert "s_aux" in str(grouped_because(save(GptOssForCausalLM, config, "gpt-oss")))
+    assert unpacked_because(save(GptOssForCausalLM, config, "gpt-oss")) is None
 
 
-def test_a_packed_result_that_differs_is_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_result_that_differs_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the cause, rows that come out differently packed are not packed."""
     monkeypatch.setattr(
         "engine.attention.lane_attention",
         lambda query, *_: query.transpose(0, 1) * 0,
     )
 
-    assert "differ" in str(grouped_because(tiny_llama()))
+    assert "differ" in str(unpacked_because(tiny_llama()))

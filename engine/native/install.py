@@ -1,0 +1,105 @@
+"""Puts the kernels into a model, where they compute what it computes.
+
+Decides which of a model's parts are replaced, by comparing each with what replaces it on what the
+model itself hands it. May import torch, docmill.errors and the modules of engine below it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.attention import PackedStep
+from engine.loading import LoadedModel
+from engine.native.build import why_unavailable
+from engine.native.layers import NativeHead, NativeLayer, NativeLinear, NativeNorm, is_usual_layer
+from engine.native.slab import BlockSlab
+from engine.norms import is_rms_norm
+from engine.slab import Slab
+from engine.unsupported import Unsupported
+
+#: Largest relative error of what a part adds: bf16 rounds to 4e-3, and its sums do so a few times.
+_TOLERANCE = 2e-2
+
+#: Computes two unlike rows in one pass, on a slab as the model now needs it.
+Probe = Callable[[], object]
+
+
+def use_kernels(loaded: LoadedModel, probe: Probe) -> str | None:
+    """Replace what the kernels compute as well; return why nothing was, None if something was.
+
+    Cost: the model's weights are copied part by part, and each layer runs on a few tokens.
+    """
+    if loaded.device.type != "cpu" or loaded.model.dtype is not torch.bfloat16:
+        return "they are for bfloat16 on a CPU"
+    reason = why_unavailable()
+    if reason is not None:
+        return reason
+    loaded.new_slab = BlockSlab
+    try:
+        with _observed(loaded.model) as seen:
+            probe()
+    except Unsupported as error:
+        loaded.new_slab = Slab
+        return str(error)
+    for parent, name, child in _children(loaded.model):
+        if child in seen and (native := _alike(child, *seen[child])) is not None:
+            setattr(parent, name, native)
+    head = loaded.model.get_output_embeddings()
+    for parent, name, child in _children(loaded.model):
+        if type(child) is nn.Linear and child.weight.dtype is torch.bfloat16:
+            if child.in_features % 2 == 0:
+                replacing = NativeHead if child is head else NativeLinear
+                setattr(parent, name, replacing(child.weight, child.bias))
+        elif is_rms_norm(child) and len(child.weight) % 16 == 0:
+            setattr(parent, name, NativeNorm(child.weight, child.variance_epsilon))
+    return None
+
+
+Seen = tuple[tuple[Any, ...], dict[str, Any], Tensor]
+
+
+@contextmanager
+def _observed(model: nn.Module) -> Iterator[dict[nn.Module, Seen]]:
+    """Note what goes into layers of the usual shape and what comes out, in the first pass."""
+    seen: dict[nn.Module, Seen] = {}
+
+    def note(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        if layer not in seen and isinstance(out, Tensor):
+            seen[layer] = args, kwargs, out
+
+    hooks = [
+        module.register_forward_hook(note, with_kwargs=True)
+        for module in model.modules()
+        if is_usual_layer(module)
+    ]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _alike(
+    layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], expected: Tensor
+) -> NativeLayer | None:
+    """Return the layer that replaces one, None if it computes something else."""
+    native = NativeLayer(layer)
+    step: PackedStep = kwargs["packed"]
+    with torch.inference_mode():
+        out = native(*args, **kwargs)
+    hidden = args[0].float()
+    added, theirs = out.float() - hidden, expected.float() - hidden
+    same_window = step.windows[native.layer_idx] == native.sliding_window
+    close = (added - theirs).norm() <= _TOLERANCE * theirs.norm()
+    return native if same_window and bool(close) else None
+
+
+def _children(model: nn.Module) -> list[tuple[nn.Module, str, Any]]:
+    return [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+    ]

@@ -1,0 +1,194 @@
+// Attention of runs over keys and values in blocks, and what puts them there.
+//
+// A block holds 32 tokens of each head: keys as [D / 2, 32, 2], values as [16, D, 2], the order in
+// which `multiply` reads its second operand, so that nothing is rearranged while attending. Keys are
+// taken 128 at a time from the row's first token on, whatever run, tile or pass a query is in: its
+// result does not depend on what is computed beside it, to the last bit.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "gemm.h"
+
+namespace docmill {
+
+constexpr int BLOCK = 32;
+constexpr int GROUP_KEYS = 4 * BLOCK;
+constexpr int TILE_ROWS = 4 * MAX_ROWS;
+
+struct Run {  // as engine.attention.Run has it
+  int32_t start, count, base, length;
+};
+
+struct Attend {
+  const bf16* query;  // [T, H, D], token stride `query_stride`
+  const bf16 *keys, *values;
+  const Run* runs;
+  int64_t num_runs;
+  const float* sinks;  // [H] or null
+  bf16* out;           // [T, H, D]
+  int64_t H, K, D, query_stride, window;  // window 0: none
+  float scale, softcap;                   // softcap 0: none
+};
+
+struct Tile {  // `count` tokens of a run from its token `first`, for one head of keys
+  int32_t run, first, count, head;
+};
+
+struct Scratch {
+  std::vector<bf16> query, weights;
+  std::vector<float> scores, sums;
+  std::vector<bf16> last_pair;
+  float highest[TILE_ROWS], total[TILE_ROWS], decay[TILE_ROWS];
+
+  explicit Scratch(int64_t D)
+      : query(TILE_ROWS * D), weights(TILE_ROWS * GROUP_KEYS), scores(TILE_ROWS * GROUP_KEYS), sums(TILE_ROWS * D), last_pair(2 * D) {}
+};
+
+template <typename Body>
+void by_rows(int64_t rows, Body body) {
+  for (int64_t row = 0; row < rows; row += MAX_ROWS) {
+    switch (std::min<int64_t>(MAX_ROWS, rows - row)) {
+      case 1: body.template operator()<1>(row); break;
+      case 2: body.template operator()<2>(row); break;
+      case 3: body.template operator()<3>(row); break;
+      case 4: body.template operator()<4>(row); break;
+      case 5: body.template operator()<5>(row); break;
+      case 6: body.template operator()<6>(row); break;
+      case 7: body.template operator()<7>(row); break;
+      case 8: body.template operator()<8>(row); break;
+      case 9: body.template operator()<9>(row); break;
+      case 10: body.template operator()<10>(row); break;
+      case 11: body.template operator()<11>(row); break;
+      default: body.template operator()<12>(row);
+    }
+  }
+}
+
+// Scores of all rows of a tile against one block of keys.
+inline void score_block(const Attend& a, const bf16* keys, int64_t rows, Scratch& s, int64_t column) {
+  by_rows(rows, [&]<int ROWS>(int64_t row) {
+    __m512 acc[ROWS][2];
+    for (int m = 0; m < ROWS; ++m) acc[m][0] = acc[m][1] = _mm512_setzero_ps();
+    multiply<ROWS>(s.query.data() + row * a.D, a.D, keys, PANEL_STRIDE, a.D / 2, acc);
+    for (int m = 0; m < ROWS; ++m)
+      for (int j = 0; j < 2; ++j) {
+        __m512 score = _mm512_mul_ps(acc[m][j], _mm512_set1_ps(a.scale));
+        if (a.softcap > 0.0f) {
+          const __m512 cap = _mm512_set1_ps(a.softcap);
+          score = _mm512_mul_ps(tanh_ps(_mm512_div_ps(score, cap)), cap);
+        }
+        _mm512_storeu_ps(s.scores.data() + (row + m) * GROUP_KEYS + column + j * LANES, score);
+      }
+  });
+}
+
+// Turns a row's scores into weights against the highest score so far; keys outside [low, high) have none.
+inline void weigh(Scratch& s, int64_t row, int columns, int low, int high) {
+  float* scores = s.scores.data() + row * GROUP_KEYS;
+  const __m512 none = _mm512_set1_ps(-INF);
+  __m512 top = none;
+  for (int c = 0; c < columns; c += LANES) {
+    const __mmask16 seen = first_lanes(high - c) & __mmask16(~first_lanes(low - c));
+    const __m512 score = _mm512_mask_mov_ps(none, seen, _mm512_loadu_ps(scores + c));
+    _mm512_storeu_ps(scores + c, score);
+    top = _mm512_max_ps(top, score);  // may lose a NaN, which the sum of the weights keeps
+  }
+  const float highest = std::max(s.highest[row], _mm512_reduce_max_ps(top));
+  const bool nothing = highest == -INF;
+  const __m512 base = _mm512_set1_ps(nothing ? 0.0f : highest);
+  __m512 sum = _mm512_setzero_ps();
+  bf16* weights = s.weights.data() + row * GROUP_KEYS;
+  for (int c = 0; c < columns; c += LANES) {
+    const __m512 weight = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + c), base));
+    sum = _mm512_add_ps(sum, weight);
+    store_bf16(weights + c, weight);
+  }
+  s.decay[row] = nothing ? 1.0f : std::exp(s.highest[row] - highest);
+  s.total[row] = s.total[row] * s.decay[row] + _mm512_reduce_add_ps(sum);
+  s.highest[row] = highest;
+}
+
+// Adds the weighted values of `num_keys` keys from a block on; `values` is the head's part of it.
+inline void add_values(const Attend& a, const bf16* values, int64_t block_stride, int64_t rows, int num_keys, Scratch& s) {
+  if (num_keys % 2) {  // the last pair's other half is not this row's
+    const bf16* pair = values + num_keys / BLOCK * block_stride + num_keys % BLOCK / 2 * 2 * a.D;
+    for (int64_t d = 0; d < a.D; ++d) s.last_pair[2 * d] = pair[2 * d];
+  }
+  by_rows(rows, [&]<int ROWS>(int64_t row) {
+    for (int64_t column = 0; column < a.D; column += PANEL) {
+      __m512 acc[ROWS][2];
+      float* sums = s.sums.data() + row * a.D + column;
+      for (int m = 0; m < ROWS; ++m)
+        for (int j = 0; j < 2; ++j)
+          acc[m][j] = _mm512_mul_ps(_mm512_loadu_ps(sums + m * a.D + j * LANES), _mm512_set1_ps(s.decay[row + m]));
+      const bf16* weights = s.weights.data() + row * GROUP_KEYS;
+      for (int key = 0; key < num_keys; key += BLOCK) {
+        const int pairs = std::min(num_keys - key, BLOCK) / 2;
+        multiply<ROWS>(weights + key, GROUP_KEYS, values + key / BLOCK * block_stride + 2 * column, 2 * a.D, pairs, acc);
+      }
+      if (num_keys % 2) multiply<ROWS>(weights + num_keys - 1, GROUP_KEYS, s.last_pair.data() + 2 * column, 2 * a.D, 1, acc);
+      for (int m = 0; m < ROWS; ++m)
+        for (int j = 0; j < 2; ++j) _mm512_storeu_ps(sums + m * a.D + j * LANES, acc[m][j]);
+    }
+  });
+}
+
+inline void attend_tile(const Attend& a, const Tile& tile, Scratch& s) {
+  const Run& run = a.runs[tile.run];
+  const int64_t share = a.H / a.K, rows = tile.count * share;  // row: token * share + head
+  for (int64_t row = 0; row < rows; ++row) {
+    const bf16* query = a.query + (run.start + tile.first + row / share) * a.query_stride + (tile.head * share + row % share) * a.D;
+    std::copy(query, query + a.D, s.query.data() + row * a.D);
+    s.highest[row] = -INF;
+    s.total[row] = 0.0f;
+  }
+  std::fill(s.sums.begin(), s.sums.begin() + rows * a.D, 0.0f);
+  std::fill(s.last_pair.begin(), s.last_pair.end(), 0);
+  const int past = run.length - run.count + tile.first;  // tokens before the tile's first
+  const int end = past + tile.count;
+  const int first = a.window ? std::max<int>(0, past + 1 - a.window) / GROUP_KEYS * GROUP_KEYS : 0;
+  const int64_t block_stride = a.K * a.D * BLOCK;
+  for (int start = first; start < end; start += GROUP_KEYS) {
+    const int num_keys = std::min(GROUP_KEYS, end - start);
+    const int64_t at = (run.base + start) / BLOCK * block_stride + tile.head * a.D * BLOCK;
+    for (int column = 0; column < num_keys; column += BLOCK)
+      score_block(a, a.keys + at + column / BLOCK * block_stride, rows, s, column);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int high = past + int(row / share) + 1, low = a.window ? high - int(a.window) : 0;
+      weigh(s, row, (num_keys + BLOCK - 1) / BLOCK * BLOCK, low - start, high - start);
+    }
+    add_values(a, a.values + at, block_stride, rows, num_keys, s);
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t head = tile.head * share + row % share;
+    float factor = 1.0f / s.total[row];
+    if (a.sinks) {  // a further key of that score, without a value
+      const float highest = std::max(s.highest[row], a.sinks[head]);
+      const float decay = std::exp(s.highest[row] - highest);
+      factor = decay / (s.total[row] * decay + std::exp(a.sinks[head] - highest));
+    }
+    bf16* out = a.out + ((run.start + tile.first + row / share) * a.H + head) * a.D;
+    for (int64_t d = 0; d < a.D; d += LANES)
+      store_bf16(out + d, _mm512_mul_ps(_mm512_loadu_ps(s.sums.data() + row * a.D + d), _mm512_set1_ps(factor)));
+  }
+}
+
+inline void attend(const Attend& a) {
+  const int32_t tokens = std::max<int64_t>(1, TILE_ROWS / (a.H / a.K));
+  std::vector<Tile> tiles;
+  for (int32_t run = 0; run < a.num_runs; ++run)
+    for (int32_t first = 0; first < a.runs[run].count; first += tokens)
+      for (int32_t head = 0; head < a.K; ++head)
+        tiles.push_back({run, first, std::min(tokens, a.runs[run].count - first), head});
+#pragma omp parallel num_threads(num_threads())
+  {
+    Scratch scratch(a.D);
+    // the last tiles see most: begin with them
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t index = int64_t(tiles.size()) - 1; index >= 0; --index) attend_tile(a, tiles[index], scratch);
+  }
+}
+
+}  // namespace docmill

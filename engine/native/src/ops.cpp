@@ -1,0 +1,98 @@
+// The kernels as torch operators `docmill::*`, for bf16 on CPUs with AVX512_BF16.
+//
+// Callers have checked shapes and dtypes (engine/native/ops.py); what is not checked there is checked here.
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <optional>
+
+#include "rows.h"
+
+namespace docmill {
+namespace {
+
+using torch::stable::Tensor;
+using Maybe = std::optional<Tensor>;
+
+bf16* values_of(const Tensor& tensor) { return static_cast<bf16*>(tensor.data_ptr()); }
+bf16* values_of(const Maybe& tensor) { return tensor ? values_of(*tensor) : nullptr; }
+float* floats_of(const Maybe& tensor) { return tensor ? static_cast<float*>(tensor->data_ptr()) : nullptr; }
+
+Tensor pack_weight(const Tensor& weight) {
+  const int64_t N = weight.size(0), K = weight.size(1);
+  Tensor packed = torch::stable::new_empty(weight, {(N + PANEL - 1) / PANEL, K / 2, PANEL, 2});
+  pack(values_of(weight), values_of(packed), N, K);
+  return packed;
+}
+
+Tensor multiply_exactly(const Tensor& x, const Tensor& packed, int64_t N, const Maybe& bias) {
+  const int64_t M = x.size(0), K = x.size(1);
+  Tensor out = torch::stable::new_empty(x, {M, N}, torch::headeronly::ScalarType::Float);
+  linear<Epilogue::Exact>({values_of(x), values_of(packed), floats_of(bias), nullptr, nullptr,
+                           static_cast<float*>(out.data_ptr()), M, N, K, x.stride(0)});
+  return out;
+}
+
+Tensor multiply_rows(
+    const Tensor& x, const Tensor& packed, int64_t N, const Maybe& bias, const Maybe& residual, bool gated) {
+  const int64_t M = x.size(0), K = x.size(1);
+  Tensor out = torch::stable::new_empty(x, {M, gated ? N / 2 : N});
+  const Linear l{values_of(x), values_of(packed), floats_of(bias), values_of(residual), values_of(out), nullptr, M, N, K, x.stride(0)};
+  if (gated)
+    linear<Epilogue::SiluTimes>(l);
+  else if (residual)
+    linear<Epilogue::Add>(l);
+  else
+    linear<Epilogue::Plain>(l);
+  return out;
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon, bool rounds_first) {
+  Tensor out = torch::stable::new_empty(x, {x.size(0), x.size(1)});
+  const Norm norm{static_cast<float*>(weight.data_ptr()), float(epsilon), rounds_first};
+  norm_rows(values_of(x), values_of(out), x.size(0), x.size(1), norm);
+  return out;
+}
+
+void store_tokens(
+    Tensor qkv, const Tensor& where, Tensor keys, Tensor values, int64_t H, int64_t K, const Maybe& cos,
+    const Maybe& sin, const Maybe& query_norm, const Maybe& key_norm, double epsilon, bool rounds_first) {
+  const float eps = float(epsilon);
+  store({values_of(qkv), values_of(cos), values_of(sin), static_cast<int64_t*>(where.data_ptr()), values_of(keys),
+         values_of(values), {floats_of(query_norm), eps, rounds_first}, {floats_of(key_norm), eps, rounds_first},
+         qkv.size(0), H, K, qkv.size(1) / (H + 2 * K), cos ? cos->size(1) : 0});
+}
+
+Tensor attend_runs(
+    const Tensor& query, const Tensor& keys, const Tensor& values, const Tensor& runs, int64_t H, int64_t K,
+    int64_t D, double scale, int64_t window, double softcap, const Maybe& sinks) {
+  Tensor out = torch::stable::new_empty(query, {query.size(0), H * D});
+  attend({values_of(query), values_of(keys), values_of(values), static_cast<Run*>(runs.data_ptr()), runs.size(0),
+          floats_of(sinks), values_of(out), H, K, D, query.stride(0), window, float(scale), float(softcap)});
+  return out;
+}
+
+}  // namespace
+}  // namespace docmill
+
+STABLE_TORCH_LIBRARY(docmill, m) {
+  m.def("pack(Tensor weight) -> Tensor");
+  m.def("linear(Tensor x, Tensor packed, int N, Tensor? bias, Tensor? residual, bool gated) -> Tensor");
+  m.def("linear_exact(Tensor x, Tensor packed, int N, Tensor? bias) -> Tensor");
+  m.def("rms_norm(Tensor x, Tensor weight, float epsilon, bool rounds_first) -> Tensor");
+  m.def(
+      "store(Tensor(a!) qkv, Tensor where, Tensor(b!) keys, Tensor(c!) values, int H, int K, Tensor? cos, "
+      "Tensor? sin, Tensor? query_norm, Tensor? key_norm, float epsilon, bool rounds_first) -> ()");
+  m.def(
+      "attend(Tensor query, Tensor keys, Tensor values, Tensor runs, int H, int K, int D, float scale, int window, "
+      "float softcap, Tensor? sinks) -> Tensor");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(docmill, CPU, m) {
+  m.impl("pack", TORCH_BOX(&docmill::pack_weight));
+  m.impl("linear", TORCH_BOX(&docmill::multiply_rows));
+  m.impl("linear_exact", TORCH_BOX(&docmill::multiply_exactly));
+  m.impl("rms_norm", TORCH_BOX(&docmill::rms_norm));
+  m.impl("store", TORCH_BOX(&docmill::store_tokens));
+  m.impl("attend", TORCH_BOX(&docmill::attend_runs));
+}

@@ -1,0 +1,68 @@
+// Vectors of 16 floats: bf16 in and out, exp and tanh.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <limits>
+
+namespace docmill {
+
+using bf16 = uint16_t;
+
+constexpr int LANES = 16;
+constexpr float INF = std::numeric_limits<float>::infinity();
+
+inline __m512 load_bf16(const bf16* p) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+inline float load_bf16_one(bf16 value) {
+  const uint32_t bits = uint32_t(value) << 16;
+  float out;
+  __builtin_memcpy(&out, &bits, 4);
+  return out;
+}
+
+// Rounds to nearest even, and keeps NaN.
+inline void store_bf16(bf16* p, __m512 value) {
+  _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(value));
+}
+
+inline __mmask16 first_lanes(int count) {
+  return count >= LANES ? __mmask16(0xFFFF) : __mmask16((1u << (count < 0 ? 0 : count)) - 1);
+}
+
+// exp for x <= 88; relative error below 2e-7. -inf gives 0, NaN stays NaN.
+inline __m512 exp_ps(__m512 x) {
+  const __m512 log2e = _mm512_set1_ps(1.44269504088896341f);
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, log2e), _MM_FROUND_TO_NEAREST_INT);
+  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
+  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
+  __m512 p = _mm512_set1_ps(1.9875691500e-4f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1f));
+  p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
+  const __m512 value = _mm512_scalef_ps(p, n);
+  // -inf - (-inf) above is NaN; what is below the least exponent is 0
+  const __mmask16 vanishes = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-104.0f), _CMP_LT_OQ);
+  return _mm512_mask_mov_ps(value, vanishes, _mm512_setzero_ps());
+}
+
+inline __m512 silu_ps(__m512 x) {
+  // far below zero exp(-x) would overflow: there silu is 0
+  const __m512 e = exp_ps(_mm512_min_ps(_mm512_set1_ps(88.0f), _mm512_sub_ps(_mm512_setzero_ps(), x)));
+  return _mm512_div_ps(x, _mm512_add_ps(e, _mm512_set1_ps(1.0f)));
+}
+
+inline __m512 tanh_ps(__m512 x) {
+  const __m512 one = _mm512_set1_ps(1.0f);
+  const __m512 e = exp_ps(_mm512_min_ps(_mm512_set1_ps(44.0f), _mm512_add_ps(x, x)));
+  return _mm512_sub_ps(one, _mm512_div_ps(_mm512_set1_ps(2.0f), _mm512_add_ps(e, one)));
+}
+
+}  // namespace docmill

@@ -1,0 +1,149 @@
+"""Attention over blocks against attention score by score, and against itself cut otherwise."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.attention import PackedStep, Run
+from engine.kernels import additive, causal_mask, explicit_attention
+from engine.native.slab import BlockSlab
+from engine.slab import Slot
+
+HEADS, KV_HEADS, DIM = 6, 2, 32
+#: Weights are rounded to bf16 before they meet the values, and so is the result.
+TOLERANCE = 1e-2
+
+
+def row(length: int, seed: int = 0, kv_heads: int = KV_HEADS) -> tuple[Tensor, Tensor, Tensor]:
+    """Return random queries, keys and values of one row; [1, H, T, D] and [1, K, T, D]."""
+    generator = torch.Generator().manual_seed(1000 * seed + length)
+    shapes = ((HEADS, length), (kv_heads, length), (kv_heads, length))
+    query, keys, values = (
+        torch.randn(1, *shape, DIM, generator=generator).bfloat16() for shape in shapes
+    )
+    return query, keys, values
+
+
+def attend(
+    slab: BlockSlab,
+    parts: list[tuple[Slot, tuple[Tensor, Tensor, Tensor], int, int]],
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Store and attend tokens from `start` to `end` of rows in one pass; [T, H, D]."""
+    where = torch.cat([torch.arange(a, b) + slot.base for slot, _, a, b in parts])
+    runs, at = [], 0
+    for slot, _, start, end in parts:
+        runs.append(Run(at, at + end - start, slot.base, end, slot.stride))
+        at += end - start
+    step = PackedStep(slab, where, runs)
+    query, keys, values = (
+        torch.cat([tensors[index][:, :, a:b] for _, tensors, a, b in parts], 2)
+        for index in range(3)
+    )
+    slab.write(0, keys, values, where)
+    return slab.attend(0, query, step.run_table, DIM**-0.5, window, softcap, sinks)[0]
+
+
+def places(*lengths: int) -> tuple[BlockSlab, list[Slot]]:
+    """Make room for rows, in memory full of NaN as an earlier batch may leave it."""
+    slab, slots = BlockSlab(), [Slot(length) for length in lengths]
+    slab.admit(slots)
+    for store in slab.layer(0, KV_HEADS, DIM, torch.zeros(1).bfloat16()):
+        store.fill_(float("nan"))
+    return slab, slots
+
+
+def expected(
+    tensors: tuple[Tensor, Tensor, Tensor],
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Attend a whole row score by score, in fp32; [T, H, D]."""
+    query, keys, values = (each.float() for each in tensors)
+    mask = additive(causal_mask(query.shape[2], 0, window, query.device), torch.float32)
+    attended = explicit_attention(query, keys, values, mask, DIM**-0.5, softcap, sinks)
+    return attended[0].transpose(0, 1)
+
+
+@pytest.mark.parametrize("length", [1, 2, 31, 32, 33, 127, 128, 129, 300])
+@pytest.mark.parametrize("window", [None, 1, 5, 130])
+def test_a_row_sees_itself_and_what_came_before(length: int, window: int | None) -> None:
+    """Lengths around blocks and groups of blocks, with windows of all kinds."""
+    tensors = row(length)
+    slab, [slot] = places(length)
+
+    got = attend(slab, [(slot, tensors, 0, length)], window)
+
+    assert torch.allclose(expected(tensors, window), got.float(), atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("softcap", [None, 2.0])
+@pytest.mark.parametrize("has_sinks", [False, True])
+def test_capped_scores_and_sinks(softcap: float | None, has_sinks: bool) -> None:
+    """What Gemma 2 and gpt-oss ask for."""
+    tensors = row(200)
+    sinks = torch.linspace(-2, 6, HEADS) if has_sinks else None
+    slab, [slot] = places(200)
+
+    got = attend(slab, [(slot, tensors, 0, 200)], None, softcap, sinks)
+
+    exact = expected(tensors, None, softcap, sinks)
+    assert torch.allclose(exact, got.float(), atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("window", [None, 40])
+@pytest.mark.parametrize("cuts", [[299], [1, 2, 3], [128, 129, 255], list(range(10, 300, 10))])
+def test_however_a_row_is_cut_nothing_changes(cuts: list[int], window: int | None) -> None:
+    """To the last bit: whole, in parts, among other rows, one new token at a time."""
+    tensors, other = row(300), row(77, seed=1)
+    slab, [slot] = places(300)
+    whole = attend(slab, [(slot, tensors, 0, 300)], window)
+    slab, [slot, beside] = places(300, 77)
+    borders = [0, *cuts, 300]
+
+    parts = [
+        attend(slab, [(beside, other, 0, 77), (slot, tensors, start, end)], window)[77:]
+        for start, end in pairwise(borders)
+    ]
+
+    assert torch.equal(whole, torch.cat(parts))
+
+
+@pytest.mark.parametrize("shared", [1, 31, 32, 33, 64, 70])
+def test_a_copied_beginning_is_the_same_beginning(shared: int) -> None:
+    """What a row stores itself, before the copy is made, survives it."""
+    tensors = row(90)
+    slab, [source, target] = places(90, 90)
+    whole = attend(slab, [(source, tensors, 0, 90)])
+    rest = tuple(each[:, :, shared:] for each in tensors)
+
+    where = torch.arange(shared, 90) + target.base
+    slab.write(0, rest[1], rest[2], where)
+    slab.copy(0, source.base, target.base, shared)
+    table = PackedStep(slab, where, [Run(0, 90 - shared, target.base, 90, 0)]).run_table
+    got = slab.attend(0, rest[0], table, DIM**-0.5, None, None, None)[0]
+
+    assert torch.equal(whole[shared:], got)
+
+
+def test_a_row_that_is_not_finite_is_alone() -> None:
+    """NaN in one row's keys and values reaches no other, in its pass or in its place later."""
+    sick, well = row(50), row(50, seed=1)
+    for each in sick:
+        each[:, :, 7] = float("nan")
+    slab, [first, second] = places(50, 50)
+
+    got = attend(slab, [(first, sick, 0, 50), (second, well, 0, 50)])
+
+    assert got[7:50].isnan().all()
+    exact = expected(well)
+    assert torch.allclose(exact, got[50:].float(), atol=TOLERANCE, rtol=TOLERANCE)
+
+    again = attend(slab, [(first, well, 0, 33)])
+
+    assert torch.allclose(exact[:33], again.float(), atol=TOLERANCE, rtol=TOLERANCE)

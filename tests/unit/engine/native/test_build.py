@@ -1,0 +1,88 @@
+"""Building the kernels: once, whole or not at all, and never a reason to fail."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.native import build
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Look for kernels in empty folders only."""
+    monkeypatch.setattr(build, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(build, "cached", lambda: tmp_path / "cache")
+    return tmp_path
+
+
+def test_it_is_built_once(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second look finds what the first built, and no scraps lie about."""
+    path = build.library()
+    monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: pytest.fail("built again"))
+
+    assert path == build.library()
+    assert [path] == list((empty / "cache").iterdir())
+
+
+def test_what_is_shipped_comes_first(empty: Path) -> None:
+    """An image brings its own."""
+    shipped = build.library(into=empty / "shipped")
+
+    assert shipped == build.library()
+
+
+def test_another_source_is_another_library(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing stale is loaded after an upgrade."""
+    before = build._name()
+    sources = empty / "src"
+    sources.mkdir()
+    (sources / "ops.cpp").write_text("int changed;")
+    monkeypatch.setattr(build, "_SOURCES", sources)
+
+    assert before != build._name()
+
+
+def test_without_a_compiler_there_is_a_remedy(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason says what to install."""
+    monkeypatch.setattr(build, "_COMPILERS", ("no-such-compiler",))
+
+    with pytest.raises(build.Unavailable, match=r"g\+\+"):
+        build.library()
+
+
+def test_a_compiler_that_fails_is_quoted(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is the compiler's, in one line, and nothing half built is left."""
+    sources = empty / "src"
+    sources.mkdir()
+    (sources / "ops.cpp").write_text("this is no C++")
+    monkeypatch.setattr(build, "_SOURCES", sources)
+
+    with pytest.raises(build.Unavailable, match="error") as caught:
+        build.library()
+
+    assert "\n" not in str(caught.value)
+    assert not list((empty / "cache").iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_named(empty: Path) -> None:
+    """A full or read-only disk costs the kernels, not the service."""
+    (empty / "cache").write_text("a file where a folder should be")
+
+    with pytest.raises(build.Unavailable, match="cache"):
+        build.library()
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "reason"),
+    [({}, "AVX512_BF16"), ({"avx512_bf16": True, "amx_bf16": True}, "tiles")],
+)
+def test_other_processors_have_none(
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], reason: str
+) -> None:
+    """Processors that cannot run them, and those that have something faster."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+
+    with pytest.raises(build.Unavailable, match=reason):
+        build.library()

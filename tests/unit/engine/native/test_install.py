@@ -1,0 +1,155 @@
+"""Which parts of a model the kernels take over, and that nothing else changes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    GemmaConfig,
+    GemmaForCausalLM,
+    LlamaForCausalLM,
+    PhiConfig,
+    PhiForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from engine.native.install import use_kernels
+from engine.native.layers import NativeHead, NativeLayer, NativeLinear, NativeNorm
+from engine.native.slab import BlockSlab
+from engine.torch_engine import TorchEngine
+from tests.support.tiny_model import save, save_llama
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 328,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.3,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 1,
+}
+
+
+def llama() -> Path:
+    """Save a tiny Llama with heads that the kernels take."""
+    return save_llama(hidden_size=64, head_dim=32)
+
+
+def qwen2() -> Path:
+    """Save a tiny Qwen2: its projections have biases, its second layer has a window."""
+    config = Qwen2Config(
+        **SIZES | {"num_attention_heads": 2, "num_key_value_heads": 1},
+        use_sliding_window=True,
+        sliding_window=20,
+        max_window_layers=1,
+    )
+    return save(Qwen2ForCausalLM, config, "qwen2")
+
+
+def qwen3() -> Path:
+    """Save a tiny Qwen3: it normalises queries and keys."""
+    return save(Qwen3ForCausalLM, Qwen3Config(**SIZES, head_dim=32), "qwen3")
+
+
+def kinds(engine: TorchEngine) -> dict[type, int]:
+    """Count the modules of each kind."""
+    assert engine._loaded is not None
+    found: dict[type, int] = {}
+    for module in engine._loaded.model.modules():
+        found[type(module)] = found.get(type(module), 0) + 1
+    return found
+
+
+@pytest.fixture
+def loaded(request: pytest.FixtureRequest) -> Iterator[tuple[Path, TorchEngine]]:
+    """Load a model that the test names in bfloat16."""
+    path = request.param()
+    engine = TorchEngine.load(path, dtype="bfloat16", device="cpu")
+    yield path, engine
+    engine.close()
+
+
+@pytest.mark.parametrize("loaded", [llama, qwen2, qwen3], indirect=True)
+def test_layers_of_the_usual_shape_are_replaced(loaded: tuple[Path, TorchEngine]) -> None:
+    """Both layers, the last norm and the head; biases, windows and head norms included."""
+    path, engine = loaded
+    found = kinds(engine)
+
+    assert 2 == found[NativeLayer]
+    assert 1 == found[NativeHead]
+    assert not found.get(torch.nn.Linear)
+    assert engine._loaded is not None
+    assert engine._loaded.new_slab is BlockSlab
+    reference = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16)
+    layer = engine._loaded.model.model.layers[0]
+    joined = torch.cat(
+        [getattr(reference.model.layers[0].self_attn, f"{name}_proj").weight for name in "qkv"]
+    )
+    assert torch.equal(joined, layer.qkv_proj.weight)
+
+
+def gemma() -> Path:
+    """Save a tiny Gemma, whose layers look usual and compute something else."""
+    return save(GemmaForCausalLM, GemmaConfig(**SIZES, head_dim=32), "gemma")
+
+
+def phi() -> Path:
+    """Save a tiny Phi, whose layers have other parts."""
+    config = PhiConfig(**SIZES | {"num_attention_heads": 2, "num_key_value_heads": 2})
+    return save(PhiForCausalLM, config, "phi")
+
+
+@pytest.mark.parametrize("loaded", [gemma, phi], indirect=True)
+def test_other_layers_keep_their_code(loaded: tuple[Path, TorchEngine]) -> None:
+    """Their linear layers and their attention are replaced, what is between them is not."""
+    found = kinds(loaded[1])
+
+    assert NativeLayer not in found
+    assert found[NativeLinear] > 2
+    assert NativeNorm not in found
+    assert 1 == found[NativeHead]
+
+
+def test_heads_that_fill_no_panel_are_left_alone() -> None:
+    """The model runs without kernels, on a slab that torch reads."""
+    engine = TorchEngine.load(save_llama(), dtype="bfloat16", device="cpu")
+
+    assert not {NativeLayer, NativeLinear} & kinds(engine).keys()
+    assert engine._loaded is not None
+    assert engine._loaded.new_slab is not BlockSlab
+    engine.close()
+
+
+def test_a_layer_that_computes_something_else_is_kept() -> None:
+    """A layer built from the usual parts, with another activation, is found out by its output."""
+    path = save(LlamaForCausalLM, _config_with("gelu"), "llama-gelu")
+    engine = TorchEngine.load(path, dtype="bfloat16", device="cpu")
+
+    assert NativeLayer not in kinds(engine)
+    assert kinds(engine)[NativeLinear] == 2 * 7
+    engine.close()
+
+
+def _config_with(activation: str) -> Any:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(**SIZES, head_dim=32, hidden_act=activation)
+
+
+def test_other_dtypes_have_no_kernels() -> None:
+    """In float32 there is a reason, and nothing is touched."""
+    engine = TorchEngine.load(llama(), dtype="float32", device="cpu")
+    assert engine._loaded is not None
+
+    assert "bfloat16" in str(use_kernels(engine._loaded, lambda: None))
+    engine.close()
