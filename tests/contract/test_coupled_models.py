@@ -10,7 +10,7 @@ from tests.support.tiny_models.coupled import mixed_rows, mixed_tokens
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_model_that_couples_tokens_is_refused(dtype: str) -> None:
-    """Where no path computes rows as each is alone, the error names the class that is not served."""
+    """Where no path computes rows as each is alone, the error names the class."""
     with pytest.raises(ModelLoadError, match="MixedTokensForCausalLM"):
         TorchEngine.load(mixed_tokens(), dtype=dtype)
 

@@ -38,13 +38,13 @@ def make_rows(
 ) -> list[Row]:
     """Return rows of these prompt lengths.
 
-    Unless `max_tokens` is given, rows may say 12, 11, 10 … tokens, so that they end one by one.
+    Unless `max_tokens` is given, rows may say 10, 9, 8 … tokens, so that they end one by one.
     """
     return [
         Row(
             f"r{index}",
             make_prompt(f"r{index}", length),
-            Sampling(max_tokens or max(1, 12 - index), **sampling),
+            Sampling(max_tokens or max(1, 10 - index), **sampling),
         )
         for index, length in enumerate(lengths)
     ]

@@ -1,7 +1,8 @@
 """Tiny models whose answers depend on what else is computed.
 
 Decides how rows get mixed up: through the tokens of a pass, as experts that take the best tokens of
-all do, or through the rows of a batch. Their configurations look like any other model's. May import torch, transformers and tests.support.
+all do, or through the rows of a batch. Their configurations look like any other model's. May
+import torch, transformers and tests.support.
 """
 
 from functools import cache

@@ -69,7 +69,7 @@ def phi3() -> Path:
 def gemma2() -> Path:
     """Soft caps on attention and on the scores; sliding and full layers in turn."""
     config = Gemma2Config(
-        **SHAPE | {"num_hidden_layers": 4},
+        **SHAPE | {"num_hidden_layers": len(ALTERNATING)},
         tie_word_embeddings=False,  # scaled and tied embeddings say the same token for ever
         sliding_window=WINDOW,
         query_pre_attn_scalar=8,
@@ -84,7 +84,7 @@ def gemma2() -> Path:
 def gemma3() -> Path:
     """Sliding and full layers in turn, each kind with a rotary base of its own."""
     config = Gemma3TextConfig(
-        **SHAPE | {"num_hidden_layers": 4},
+        **SHAPE | {"num_hidden_layers": len(ALTERNATING)},
         tie_word_embeddings=False,  # scaled and tied embeddings say the same token for ever
         sliding_window=WINDOW,
         query_pre_attn_scalar=8,

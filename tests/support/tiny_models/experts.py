@@ -33,7 +33,7 @@ def qwen3_moe() -> Path:
 def gpt_oss() -> Path:
     """A sink in each head, sliding and full layers in turn, experts with biases."""
     config = GptOssConfig(
-        **SHAPE | {"num_hidden_layers": 4},
+        **SHAPE | {"num_hidden_layers": len(ALTERNATING)},
         num_local_experts=4,
         num_experts_per_tok=2,
         sliding_window=WINDOW,

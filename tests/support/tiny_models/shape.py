@@ -29,4 +29,4 @@ SHAPE: dict[str, Any] = {
 }
 
 #: Layers in turn, so that each kind reads what the other has written.
-ALTERNATING = ["sliding_attention", "full_attention"] * 2
+ALTERNATING = ["sliding_attention", "full_attention", "sliding_attention"]

@@ -20,10 +20,10 @@ def deepseek_v4() -> Path:
 
 @cache
 def qwen3_next() -> Path:
-    """A recurrent state and a convolution's in three layers, attention in the fourth; experts."""
+    """A recurrent state and a convolution's in two layers, attention between them; experts."""
     config = Qwen3NextConfig(
-        **SHAPE | {"num_hidden_layers": 4},
-        layer_types=["linear_attention", "linear_attention", "linear_attention", "full_attention"],
+        **SHAPE | {"num_hidden_layers": 3},
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
         linear_conv_kernel_dim=4,
         linear_key_head_dim=8,
         linear_value_head_dim=8,
