@@ -39,7 +39,7 @@ def llama() -> Path:
 @cache
 def qwen2() -> Path:
     """Biases on queries, keys and values; embeddings that are the output head too."""
-    config = Qwen2Config(**SHAPE, tie_word_embeddings=True)
+    config = Qwen2Config(**SHAPE | {"initializer_range": 0.25}, tie_word_embeddings=True)
     return save(Qwen2ForCausalLM, config, "qwen2", stirred=True)
 
 

@@ -22,7 +22,7 @@ def deepseek_v4() -> Path:
 def qwen3_next() -> Path:
     """A recurrent state and a convolution's in two layers, attention between them; experts."""
     config = Qwen3NextConfig(
-        **SHAPE | {"num_hidden_layers": 3},
+        **SHAPE | {"num_hidden_layers": 3, "initializer_range": 0.15},
         layer_types=["linear_attention", "full_attention", "linear_attention"],
         linear_conv_kernel_dim=4,
         linear_key_head_dim=8,
