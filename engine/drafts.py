@@ -29,6 +29,7 @@ class Drafter:
         self._tokens: list[int] = prompt.tolist()
         self._after = {size: _continuations(self._tokens, size) for size in _SIZES}
         self._acceptances = dict(_SIZES)
+        self._seen = self._match()
 
     def _match(self) -> tuple[int, int] | None:
         """Return how many tokens were seen before, and where what followed begins."""
@@ -45,23 +46,23 @@ class Drafter:
 
         Cost: O(limit).
         """
-        match = self._match()
-        if match is None:
+        if self._seen is None:
             return [], 0.0
-        size, start = match
+        size, start = self._seen
         period = len(self._tokens) - start
         ids = [self._tokens[start + index % period] for index in range(limit)]
         return ids, self._acceptances[size]
 
     def push(self, token: int) -> None:
         """Take the token that the row has said. Cost: O(1)."""
-        if match := self._match():
-            size, start = match
+        if self._seen is not None:
+            size, start = self._seen
             right = self._tokens[start] == token
             self._acceptances[size] += _LEARNING * (right - self._acceptances[size])
         for size, after in self._after.items():
             after[tuple(self._tokens[-size:])] = len(self._tokens)
         self._tokens.append(token)
+        self._seen = self._match()
 
 
 def _continuations(tokens: Sequence[int], size: int) -> dict[tuple[int, ...], int]:

@@ -8,13 +8,19 @@ None. May import torch, numpy and engine.base.
 from collections.abc import Sequence
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.base import Sampling
 
-#: Candidates looked at before the whole vocabulary is sorted; nearly always enough for top-p.
-_CANDIDATES = 1024
+#: Tokens above the first of these weights, relative to the best token's, are nearly always enough
+#: for top-p; flat distributions need more.
+_LEAST_WEIGHTS = (1e-2, 1e-4, 0.0)
+
+#: Weights that are summed at once.
+_BLOCK = 256
+
+_LEAST_TEMPERATURE = 1e-30
 
 #: Stands for a token where there is none to be had.
 _NONE = -1
@@ -24,31 +30,54 @@ class Chooser:
     """Chooses one row's tokens; holds the row's random generator."""
 
     def __init__(self, sampling: Sampling) -> None:
-        self._temperature = sampling.temperature
+        # below the least, every other token's weight is zero in any case
+        self._temperature = max(sampling.temperature, _LEAST_TEMPERATURE)
         self._top_p = sampling.top_p
         self.greedy = sampling.temperature == 0.0
         self._random = None if self.greedy else np.random.default_rng(sampling.seed)
 
-    def draw(self, scores: Tensor) -> int:
-        """Draw a token; `scores` is [V], finite, on the CPU."""
+    def draw(self, scores: NDArray[np.float32]) -> int:
+        """Draw a token; `scores` is [V], finite apart from minus infinity."""
         assert self._random is not None
-        probs = ((scores.double() - scores.max()) / self._temperature).softmax(-1)
-        if self._top_p < 1.0:
-            probs = keep_top_p(probs, self._top_p)
-        cumulative = probs.cumsum(-1)
-        target = self._random.random() * cumulative[-1].item()
-        token = int(torch.searchsorted(cumulative, target, right=True))
-        return min(token, int(probs.nonzero()[-1]))
+        with np.errstate(over="ignore"):  # what is far below the best has no weight
+            weights = np.exp((scores - scores.max()) / self._temperature)
+        if self._top_p >= 1.0:
+            return _pick(weights, self._random.random())
+        ids = likeliest(weights, self._top_p)
+        return int(ids[_pick(weights[ids], self._random.random())])
 
 
-def keep_top_p(probs: Tensor, top_p: float) -> Tensor:
-    """Zero all but the likeliest tokens whose probabilities first reach `top_p`; [V]."""
-    top, ids = probs.topk(min(_CANDIDATES, len(probs)))
-    if top.sum() < top_p:
-        top, ids = probs.sort(descending=True, stable=True)
-    num_kept = int((top.cumsum(-1) < top_p).sum()) + 1
-    kept = torch.zeros_like(probs)
-    return kept.scatter_(0, ids[:num_kept], top[:num_kept])
+def likeliest(weights: NDArray[np.float32], top_p: float) -> NDArray[np.int64]:
+    """Return the tokens whose weights first reach `top_p` of all, the likeliest first.
+
+    The highest weight is 1. Only as many tokens are sorted as may be needed.
+    """
+    needed = top_p * weights.sum(dtype=np.float64)
+    for least in _LEAST_WEIGHTS:
+        ids = np.flatnonzero(weights > least)
+        if not least or weights[ids].sum(dtype=np.float64) >= needed:
+            break
+    ids = ids[np.argsort(-weights[ids], kind="stable")]
+    reached = weights[ids].cumsum(dtype=np.float64)
+    return ids[: int((reached < needed).sum()) + 1]
+
+
+def _pick(weights: NDArray[np.float32], chance: float) -> int:
+    """Return the place at which a share `chance`, below 1, of all weight is reached.
+
+    Cost: one pass over the weights, which are summed block by block first.
+    """
+    blocks = np.add.reduceat(weights, np.arange(0, len(weights), _BLOCK), dtype=np.float64)
+    target = chance * blocks.sum()
+    block = _reached(blocks, target)
+    start = block * _BLOCK
+    return start + _reached(weights[start : start + _BLOCK], target - blocks[:block].sum())
+
+
+def _reached(weights: NDArray[np.floating], target: float) -> int:
+    """Return where the sum of weights exceeds `target`, never a place without weight."""
+    at = int(np.searchsorted(weights.cumsum(dtype=np.float64), target, side="right"))
+    return min(at, int(np.flatnonzero(weights)[-1]))
 
 
 class Choices:
@@ -67,7 +96,8 @@ class Choices:
         self._best: list[int] = best.where(highest.isfinite(), _NONE).tolist()
         self._choosers = choosers
         sampled = [index for index, chooser in enumerate(choosers) if not chooser.greedy]
-        self._sampled = dict(zip(sampled, scores[sampled].cpu() if sampled else (), strict=True))
+        rows = scores[sampled].float().cpu().numpy() if sampled else ()
+        self._sampled = dict(zip(sampled, rows, strict=True))
 
     def is_finite(self, index: int) -> bool:
         """Say whether the scores at a position are finite."""
