@@ -1,6 +1,10 @@
 """What of an answer is text, and where a stop string ends it."""
 
+from collections.abc import Sequence
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.text import Detokenizer, StopScanner, cut_at
 from tests.support.tiny_model import build_tokenizer
@@ -60,6 +64,58 @@ def test_stop_strings_of_many_bytes_are_found(stop: str) -> None:
 def test_text_without_a_stop_string_runs_on() -> None:
     """Half a stop string, or one in other letters, stops nothing."""
     assert pushes("EN D end EN", "END") is None
+
+
+def found_eagerly(ids: Sequence[int], stops: Sequence[str]) -> int | None:
+    """Return after how many tokens the text holds a stop string, by decoding all of it each time.
+
+    A character that lacks bytes at the end is waited for, as the scanner does.
+    """
+    for count in range(1, len(ids) + 1):
+        text = DETOKENIZER.decode(ids[:count])
+        if not text.endswith("\ufffd") and cut_at(text, stops) is not None:
+            return count
+    return None
+
+
+#: Pieces whose bytes are split over tokens, cut anywhere: parts of characters, spaces, line ends.
+PIECES = st.lists(
+    st.sampled_from([[token] for token in encode("a é 日🙂 \n.END the")] + [[3], [0]]), max_size=14
+).map(lambda pieces: [token for piece in pieces for token in piece])
+
+
+@given(
+    PIECES, st.lists(st.sampled_from(["é", "E", "END", " ", "\n", "日🙂", "a.", "the"]), min_size=1)
+)
+def test_the_scanner_says_stop_where_decoding_everything_would(
+    ids: list[int], stops: list[str]
+) -> None:
+    """Although it decodes only where a stop string may end."""
+    scanner = StopScanner(DETOKENIZER, stops)
+    hits = (count for count, token in enumerate(ids, start=1) if scanner.push(token))
+
+    assert found_eagerly(ids, stops) == next(hits, None)
+
+
+def test_text_is_decoded_only_where_a_stop_string_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each token brings is looked up once and kept."""
+    calls: list[Sequence[int]] = []
+    detokenizer = Detokenizer(TOKENIZER)
+    decode = detokenizer.decode
+    text = "the river runs under the old bridge " * 9
+    for token in encode(text):
+        detokenizer.characters(token)
+
+    def counted(ids: Sequence[int]) -> str:
+        calls.append(ids)
+        return decode(ids)
+
+    monkeypatch.setattr(detokenizer, "decode", counted)
+
+    scanner = StopScanner(detokenizer, ["END", "?"])
+
+    assert not any(scanner.push(token) for token in encode(text))
+    assert not calls
 
 
 def test_the_earliest_stop_string_counts() -> None:
