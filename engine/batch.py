@@ -28,6 +28,10 @@ class RunningBatch:
         self._step = step
         self._waiting: deque[Answer] = deque()
 
+    def run(self, rows: Sequence[Row]) -> Iterator[Event]:
+        """Answer rows; see `engine.base.Engine.run`."""
+        raise NotImplementedError
+
     def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
         loaded = self._loaded
         return without_refused(
@@ -53,6 +57,9 @@ class RunningBatch:
     def _start_smaller(self, answers: Sequence[Answer], num_rows: int) -> Iterator[Event]:
         """After `num_rows` ran out of memory: begin again with half, or give up a single one.
 
+        Once the row that fits nowhere is found, the others run together as before: it costs them
+        as many failed passes as halving takes.
+
         `answers`: those of them that have not ended.
         """
         release_memory()
@@ -60,6 +67,7 @@ class RunningBatch:
             self._max_rows = num_rows // 2
             self._waiting.extendleft(answer.afresh() for answer in reversed(answers))
             return
+        self._max_rows = self._limits.max_rows
         for answer in answers:
             shape = {"rows": 1, "tokens": answer.num_needed}
             message = f"out of memory with this document alone ({answer.num_needed} tokens)"

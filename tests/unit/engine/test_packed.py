@@ -1,5 +1,6 @@
 """Passes of the packed path: what is computed, what is copied, and that no answer changes."""
 
+import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from docmill.errors import NonFiniteLogits
+from docmill.errors import DeviceOutOfMemory, NonFiniteLogits
 from engine.base import Event, Row, RowDone, RowFailed, Sampling
 from engine.options import Limits
 from engine.torch_engine import TorchEngine
@@ -240,3 +241,56 @@ def test_refilled_slots_run_without_pause(usual: Watched) -> None:
 
     assert usual.alone(batch) == tokens(done)
     assert min(eager.passes) <= 2 <= sum(size > 2 for size in eager.passes)
+
+
+class SmallMemory(Watched):
+    """An engine that runs out of memory on passes over more than `most` tokens."""
+
+    def __init__(self, most: int, **limits: Any) -> None:
+        super().__init__(**limits)
+        self.most = most
+        self.failures = 0
+        self._tensor: weakref.ref[torch.Tensor] | None = None
+
+    def forward(self, input_ids: torch.Tensor, **kwargs: Any) -> Any:
+        """Compute a pass that fits; of one that does not, nothing may be left by the next."""
+        assert self._tensor is None or self._tensor() is None
+        if input_ids.numel() > self.most:
+            self.failures += 1
+            activations = torch.zeros(input_ids.numel())
+            self._tensor = weakref.ref(activations)
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(input_ids, **kwargs)
+
+
+@pytest.mark.parametrize("place", [0, 20, 31])
+def test_a_row_that_never_fits_costs_the_others_little(usual: Watched, place: int) -> None:
+    """It is found by halving, and the others run together again."""
+    small = SmallMemory(most=340)
+    batch = [row(f"r{n}", ids(10, n), max_tokens=6) for n in range(31)]
+    expected = usual.alone(batch)
+    batch.insert(place, row("big", ids(400)))
+
+    events = small.events(batch)
+
+    big = events.pop("big")
+    assert isinstance(big, RowFailed)
+    assert isinstance(big.error, DeviceOutOfMemory)
+    assert expected == {
+        key: event.token_ids for key, event in events.items() if isinstance(event, RowDone)
+    }
+    assert small.failures <= 6
+    assert len(small.passes) <= 40
+
+
+def test_a_batch_too_large_for_the_memory_is_halved(usual: Watched) -> None:
+    """Also where it ran for a while, until others joined."""
+    small = SmallMemory(most=45)
+    first = [row(f"r{n}", ids(10, n), max_tokens=9) for n in range(4)]
+    late = row("late", ids(43, 9))
+    waiting = [[], [], [late]]
+
+    done = small.done(first, refill=lambda _: waiting.pop(0) if waiting else [])
+
+    assert usual.alone([*first, late]) == tokens(done)
+    assert small.failures >= 1
