@@ -36,18 +36,33 @@ def import_models() -> None:
     A release of transformers that wants more of what is left out gets all of it, and the start is
     slower again.
 
-    Cost: 0.5 s of processor time after torch and `transformers`, where the ordinary import takes
+    Cost: 0.2 s of processor time after torch and `transformers`, where the ordinary import takes
     2 to 2.5 s.
     """
-    if _COMPILER not in sys.modules:
-        try:
-            with _left_out():
-                _import_all(_COMMON)
-        except (ImportError, AttributeError, TypeError):
-            pass
-        else:
-            return
-    _import_all(_COMMON)
+    try:
+        with without_compiler(), _rest_left_out():
+            _import_all(_COMMON)
+    except (ImportError, AttributeError, TypeError):
+        _import_all(_COMMON)
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Let what is done in the block do without torch's compiler, unless it has been imported.
+
+    Whatever asks for more than a few of its decorators gets the real one. Torch itself imports it,
+    for 0.5 s, to draw first values for weights that have no memory yet,
+    while a model is being made.
+    """
+    if _COMPILER in sys.modules:
+        yield
+        return
+    compiler, indexing = _stand_ins()
+    with (
+        _replaced(sys.modules, {_COMPILER: compiler, _INDEXING: indexing}),
+        _replaced(vars(torch), {"_dynamo": compiler}),
+    ):
+        yield
 
 
 def _import_all(names: tuple[str, ...]) -> None:
@@ -56,19 +71,16 @@ def _import_all(names: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _left_out() -> Iterator[None]:
-    """Let transformers find stand-ins for the parts until the block ends."""
+def _rest_left_out() -> Iterator[None]:
+    """Let transformers find no SciPy and no distributed torch, and its models at once."""
     from transformers import utils
     from transformers.utils import import_utils
 
-    compiler, indexing = _stand_ins()
     answers = dict.fromkeys(_QUESTIONS, _no)
     found = _found_models(import_utils.define_import_structure)
     with (
         _replaced(vars(utils), answers),
         _replaced(vars(import_utils), {**answers, "define_import_structure": found}),
-        _replaced(sys.modules, {_COMPILER: compiler, _INDEXING: indexing}),
-        _replaced(vars(torch), {"_dynamo": compiler}),
     ):
         yield
 
@@ -80,9 +92,10 @@ def _replaced(names: Any, values: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in values:
+        ours = [name for name in values if names.get(name) is values[name]]
+        for name in ours:
             del names[name]
-        names.update(before)
+        names.update({name: before[name] for name in ours if name in before})
 
 
 def _no() -> bool:
@@ -116,11 +129,24 @@ def _found_models(look: Callable[..., Any]) -> Callable[..., Any]:
 def _stand_ins() -> tuple[ModuleType, ModuleType]:
     """Return what transformers uses of torch's compiler while it is imported."""
     compiler, indexing = ModuleType(_COMPILER), ModuleType(_INDEXING)
-    compiler.__path__ = []  # else nothing below it can be imported
     for decorator in ("disable", "allow_in_graph", "assume_constant_result"):
         setattr(compiler, decorator, _unmarked)
     vars(indexing)["TransformGetItemToIndex"] = _index_by_tensors
+    vars(compiler)["__getattr__"] = _from_compiler
     return compiler, indexing
+
+
+def _from_compiler(name: str) -> Any:
+    """Give way to the real compiler: something is asked for that it alone has.
+
+    Its path is asked for by whoever imports one of its parts.
+    """
+    if name.startswith("__") and name != "__path__":
+        raise AttributeError(name)  # asked of every module by whoever looks through all of them
+    for stand_in in (_COMPILER, _INDEXING):
+        del sys.modules[stand_in]
+    del vars(torch)["_dynamo"]
+    return getattr(importlib.import_module(_COMPILER), name)
 
 
 def _unmarked(function: Callable[..., Any] | None = None, *_: object, **__: object) -> Any:

@@ -18,6 +18,7 @@ from docmill.errors import EngineError, EngineFault, ModelLoadError
 from engine import servable
 from engine.attention import PackedStep, SlabCache
 from engine.device import is_out_of_memory
+from engine.lean import without_compiler
 from engine.slab import Slab
 from engine.text import Detokenizer
 from engine.unsupported import Unsupported
@@ -124,9 +125,10 @@ def _read_tokenizer(path: Path) -> Any:
 def _read_model(path: Path, dtype: torch.dtype, device: torch.device) -> Any:
     logging.disable_progress_bar()
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype, use_safetensors=True, output_loading_info=True, **_LOCAL
-        )
+        with without_compiler():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                path, dtype=dtype, use_safetensors=True, output_loading_info=True, **_LOCAL
+            )
         model, info = loaded[0].to(device), loaded[1]
     except Exception as error:
         if is_out_of_memory(error):

@@ -10,8 +10,11 @@ _LEAN = """
 import sys
 from engine import lean
 lean.import_models()
+import torch
 import engine.torch_engine
-from transformers.models.llama import modeling_llama
+from transformers import LlamaConfig, LlamaForCausalLM
+with lean.without_compiler(), torch.device("meta"):
+    LlamaForCausalLM(LlamaConfig(vocab_size=64, hidden_size=16, num_attention_heads=1))
 """
 
 #: Every class that transformers can find by name.
@@ -30,7 +33,7 @@ def run(code: str) -> str:
 
 def test_what_takes_long_and_serves_nothing_is_not_imported() -> None:
     """After everything that an engine needs, the compiler and the rest are not there."""
-    heavy = "'scipy', 'sympy', 'torch._dynamo', 'torch._inductor', 'torch.distributed.tensor'"
+    heavy = "'scipy', 'torch._dynamo', 'torch._inductor', 'torch.distributed.tensor'"
 
     assert "[]\n" == run(f"{_LEAN}print([name for name in ({heavy}) if name in sys.modules])")
 
@@ -64,3 +67,19 @@ lean._unmarked = None
 """
 
     assert "True\n" == run(code)
+
+
+def test_a_model_that_needs_the_compiler_while_it_is_made_gets_it() -> None:
+    """What the stand-in does not have comes from the real one, which then stays."""
+    code = f"""
+{_LEAN}
+with lean.without_compiler():
+    double = torch.compile(lambda x: 2 * x, backend="eager")
+    assert double(torch.ones(1)).item() == 2
+print(torch._dynamo is sys.modules["torch._dynamo"], torch._dynamo.__file__)
+"""
+
+    printed = run(code)
+
+    assert printed.startswith("True")
+    assert "torch/_dynamo/__init__.py" in printed
