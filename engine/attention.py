@@ -9,6 +9,7 @@ engine.native.slab and engine.kernels.
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -73,13 +74,15 @@ class PackedStep:
 
     `copies` are made in each layer once its new tokens are stored and before any attends, so that
     a row may begin with tokens that another computes in the same pass. `windows` records the
-    sliding window that each layer asked for.
+    sliding window that each layer asked for. `gathers`: the model makes keys and values of what its
+    cache gives back (MLA stores them compressed), so it is given the runs' rows, end to end.
     """
 
     slab: Slab
     where: Tensor
     runs: list[Run]
     copies: list[Copy] = field(default_factory=list)
+    gathers: bool = False
     windows: dict[int, int | None] = field(default_factory=dict)
     masks: dict[Any, Tensor | None] = field(default_factory=dict)
 
@@ -99,6 +102,11 @@ class PackedStep:
         """The runs as the kernels read them: start, tokens, base, length; int32 [R, 4]."""
         rows = [(run.start, run.end - run.start, run.base, run.length) for run in self.runs]
         return torch.tensor(rows, dtype=torch.int32)
+
+    def row(self, layer: int, run: Run) -> tuple[Tensor, Tensor]:
+        """Return what the slab holds of a run's whole row; two of [1, K, S, D]."""
+        keys, values = self.slab.read(layer, run.base, 1, run.length, run.length)
+        return keys, values
 
     def make_copies(self, layer: int) -> None:
         """Give rows in one layer what they share with others; its new tokens are stored."""
@@ -121,10 +129,15 @@ class SlabCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Store new keys and values and return them as they are."""
-        self._step.slab.write(layer_idx, key_states, value_states, self._step.where)
-        self._step.make_copies(layer_idx)
-        return key_states, value_states
+        """Store new keys and values; return them as they are, or those of the runs' whole rows."""
+        step = self._step
+        step.slab.write(layer_idx, key_states, value_states, step.where)
+        step.make_copies(layer_idx)
+        if not step.gathers:
+            return key_states, value_states
+        rows = [step.row(layer_idx, run) for run in step.runs]
+        keys, values = (torch.cat(each, 2) for each in zip(*rows, strict=True))
+        return keys, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,23 +196,30 @@ def packed_attention(
         limits = sliding_window, softcap, sinks
         return packed.slab.attend(layer, query, packed.run_table, scale, *limits), None
     out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])
+    if packed.gathers:
+        ends = accumulate(run.length for run in packed.runs)
+        for run, end in zip(packed.runs, ends, strict=True):
+            tokens, row = slice(run.start, run.end), slice(end - run.length, end)
+            given = query[:, :, tokens], key[:, :, row], value[:, :, row]
+            out[tokens] = _attend_run(packed, run, given, wanted)
+        return out[None], None
     for lane in packed.lanes:
         tokens = slice(lane[0].start, lane[-1].end)
         if lane[0].end - lane[0].start == 1:
             out[tokens] = _attend_lane(packed, lane, query[0, :, tokens], wanted)
         else:
-            fresh = query[:, :, tokens], key[:, :, tokens], value[:, :, tokens]
-            out[tokens] = _attend_run(packed, lane[0], fresh, wanted)
+            given = query[:, :, tokens], key[:, :, tokens], value[:, :, tokens]
+            if lane[0].past:
+                given = given[0], *packed.row(layer, lane[0])
+            out[tokens] = _attend_run(packed, lane[0], given, wanted)
     return out[None], None
 
 
 def _attend_run(
-    step: PackedStep, run: Run, fresh: tuple[Tensor, Tensor, Tensor], wanted: Wanted
+    step: PackedStep, run: Run, given: tuple[Tensor, Tensor, Tensor], wanted: Wanted
 ) -> Tensor:
-    """Attend a run of several tokens; `fresh` are its queries, keys and values."""
-    query, keys, values = fresh
-    if run.past:
-        keys, values = step.slab.read(wanted.layer, run.base, 1, run.length, run.length)
+    """Attend a run by itself; `given` are its queries and its whole row's keys and values."""
+    query, keys, values = given
     mask = _run_mask(step, run, wanted, query)
     if not wanted.is_plain:
         attended = explicit_attention(

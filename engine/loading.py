@@ -30,7 +30,7 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 class LoadedModel:
     """A model on its device, and what answering with it needs.
 
-    `new_slab` makes what its attention reads keys and values from.
+    `new_slab` makes what its attention reads keys and values from; `gathers` is as in `PackedStep`.
     """
 
     model: Any
@@ -40,6 +40,7 @@ class LoadedModel:
     vocab_size: int
     eos_ids: frozenset[int]
     new_slab: Callable[[], Slab] = Slab
+    gathers: bool = False
 
     def forward(self, ids: Tensor, positions: Tensor, keep: Tensor, step: PackedStep) -> Tensor:
         """Compute packed tokens; return the scores after each token in `keep`.
@@ -50,6 +51,7 @@ class LoadedModel:
         Raises:
             EngineFault: The model failed; running out of memory passes as torch raised it.
         """
+        step.gathers = self.gathers
         # an empty selection is not worth asking every model for: compute one, drop it
         wanted = keep if len(keep) else torch.zeros(1, dtype=torch.int64, device=self.device)
         try:

@@ -46,12 +46,14 @@ def use_packed_attention(loaded: LoadedModel, alone: Tensor) -> str | None:
         return obstacle
     own = model.config._attn_implementation
     model.set_attn_implementation(attention.NAME)
-    try:
-        obstacle = packed_difference(loaded, alone)
-    except (Unsupported, EngineError) as error:
-        obstacle = str(error)
-    if obstacle is not None:
-        model.set_attn_implementation(own)
+    for loaded.gathers in (False, True):
+        try:
+            obstacle = packed_difference(loaded, alone)
+        except (Unsupported, EngineError) as error:
+            obstacle = str(error)
+        if obstacle is None:
+            return None
+    model.set_attn_implementation(own)
     return obstacle
 
 

@@ -34,6 +34,8 @@ def use_kernels(loaded: LoadedModel, probe: Probe) -> str | None:
     """
     if loaded.device.type != "cpu" or loaded.model.dtype is not torch.bfloat16:
         return "they are for bfloat16 on a CPU"
+    if loaded.gathers:
+        return "its cache holds something else than what it attends"
     reason = why_unavailable()
     if reason is not None:
         return reason

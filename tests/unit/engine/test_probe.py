@@ -8,6 +8,7 @@ from transformers import GptOssConfig, GptOssForCausalLM, MistralConfig, Mistral
 
 from engine.torch_engine import TorchEngine
 from tests.support.tiny_model import save, save_llama, tiny_deepseek_v4, tiny_llama
+from tests.support.tiny_models.experts import deepseek_v3
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 320,
@@ -52,6 +53,15 @@ def test_attention_with_sinks_is_packed() -> None:
     config = GptOssConfig(**SHAPE, num_local_experts=2, num_experts_per_tok=1, rope_parameters=rope)
 
     assert unpacked_because(save(GptOssForCausalLM, config, "gpt-oss")) is None
+
+
+def test_attention_over_a_compressed_cache_is_packed() -> None:
+    """MLA, as in DeepSeek-V3, stores less than it attends: it is given its rows back."""
+    engine = TorchEngine.load(deepseek_v3(), dtype="float32")
+
+    assert engine.unpacked_because is None
+    assert engine._loaded is not None
+    assert engine._loaded.gathers
 
 
 def test_a_packed_result_that_differs_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
