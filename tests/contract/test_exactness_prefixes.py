@@ -6,9 +6,7 @@ early and wrong ones.
 
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from engine.base import Row, Sampling
 from tests.support.exactness import (
@@ -16,13 +14,11 @@ from tests.support.exactness import (
     leaving_at,
     make_prompt,
     run,
+    sharing_rows,
     subject,
     waiting_list,
 )
 from tests.support.tiny_models import ARCHITECTURES
-
-#: Longer than any window, and no multiple of anything.
-LONG, SHORT = 91, 33
 
 NARROW: dict[str, Any] = {"max_rows": 3, "refill_share": 0.0, "chunk_tokens": 20}
 
@@ -31,37 +27,6 @@ NARROW: dict[str, Any] = {"max_rows": 3, "refill_share": 0.0, "chunk_tokens": 20
 def model(request: pytest.FixtureRequest) -> Subject:
     """Each architecture in turn."""
     return subject(request.param)
-
-
-def after(prefix: NDArray[np.uint32], suffix: str, length: int) -> NDArray[np.uint32]:
-    """Return a prompt of a prefix and `length` tokens of its own."""
-    return np.concatenate([prefix, make_prompt(suffix, length)])
-
-
-def sharing_rows() -> list[Row]:
-    """Return rows that share a long prefix, a part of it, all of it, or nothing."""
-    prefix = make_prompt("prefix", LONG)
-    rows = [
-        # the first holder ends at once: what it computed is still read by the others
-        Row("first", after(prefix, "a", 17), Sampling(1), prefix_len=LONG),
-        Row("last", after(prefix, "b", 5), Sampling(12), prefix_len=LONG),
-        Row("one more token", after(prefix, "c", 1), Sampling(5), prefix_len=LONG),
-        Row("longer", after(prefix, "d", 60), Sampling(3), prefix_len=LONG),
-        Row("equal", after(prefix, "b", 5), Sampling(7), prefix_len=LONG),
-        Row("equal again", after(prefix, "b", 5), Sampling(12), prefix_len=LONG),
-        Row("nothing of its own", prefix, Sampling(6), prefix_len=LONG),
-        Row("the same, hint too long", prefix, Sampling(6), prefix_len=LONG + 50),
-        Row("a part", after(prefix[:SHORT], "e", 20), Sampling(8), prefix_len=SHORT),
-        Row("a part, wrong hint", after(prefix[:SHORT], "f", 70), Sampling(4), prefix_len=LONG),
-        Row("a part, no hint", after(prefix[:SHORT], "g", 2), Sampling(9)),
-        Row("nothing shared", make_prompt("h", 50), Sampling(6), prefix_len=40),
-    ]
-    sampling: dict[str, Any] = {"temperature": 1.0, "top_p": 0.9}
-    drawn = [
-        Row(f"drawn {seed}", after(prefix, "b", 5), Sampling(6, **sampling, seed=seed))
-        for seed in range(2)
-    ]
-    return rows + drawn
 
 
 def test_rows_that_share_a_prefix_answer_as_alone(model: Subject) -> None:

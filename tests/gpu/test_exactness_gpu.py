@@ -12,7 +12,6 @@ import torch
 
 from bench.divergence import agreeing_positions
 from engine.base import Row, Sampling
-from tests.contract.test_exactness_prefixes import sharing_rows
 from tests.support.exactness import (
     BF16_BOUND,
     Subject,
@@ -21,6 +20,7 @@ from tests.support.exactness import (
     make_rows,
     run,
     score_errors,
+    sharing_rows,
     subject,
     waiting_list,
 )

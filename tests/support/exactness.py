@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
@@ -28,10 +29,13 @@ LENGTHS = (200, 1, 17, 63, 3, 130, 16, 64, 5, 40, 5)
 #: to 8 bits gives 0.8 to 2 % in these models, in transformers as in the engine.
 BF16_BOUND = 0.06
 
+#: Longer than any window, and no multiple of anything.
+LONG, SHORT = 91, 33
+
 Tokens = tuple[int, ...]
 
 
-def make_prompt(seed: str, length: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def make_prompt(seed: str, length: int) -> NDArray[np.uint32]:
     """Return a prompt that depends on its arguments alone; control tokens occur in it."""
     ids = np.random.default_rng([length, *seed.encode()]).integers(0, 320, length)
     return ids.astype(np.uint32)
@@ -52,6 +56,37 @@ def make_rows(
         )
         for index, length in enumerate(lengths)
     ]
+
+
+def _after(prefix: NDArray[np.uint32], suffix: str, length: int) -> NDArray[np.uint32]:
+    """Return a prompt of a prefix and `length` tokens of its own."""
+    return np.concatenate([prefix, make_prompt(suffix, length)])
+
+
+def sharing_rows() -> list[Row]:
+    """Return rows that share a long prefix, a part of it, all of it, or nothing."""
+    prefix = make_prompt("prefix", LONG)
+    rows = [
+        # the first holder ends at once: what it computed is still read by the others
+        Row("first", _after(prefix, "a", 17), Sampling(1), prefix_len=LONG),
+        Row("last", _after(prefix, "b", 5), Sampling(12), prefix_len=LONG),
+        Row("one more token", _after(prefix, "c", 1), Sampling(5), prefix_len=LONG),
+        Row("longer", _after(prefix, "d", 60), Sampling(3), prefix_len=LONG),
+        Row("equal", _after(prefix, "b", 5), Sampling(7), prefix_len=LONG),
+        Row("equal again", _after(prefix, "b", 5), Sampling(12), prefix_len=LONG),
+        Row("nothing of its own", prefix, Sampling(6), prefix_len=LONG),
+        Row("the same, hint too long", prefix, Sampling(6), prefix_len=LONG + 50),
+        Row("a part", _after(prefix[:SHORT], "e", 20), Sampling(8), prefix_len=SHORT),
+        Row("a part, wrong hint", _after(prefix[:SHORT], "f", 70), Sampling(4), prefix_len=LONG),
+        Row("a part, no hint", _after(prefix[:SHORT], "g", 2), Sampling(9)),
+        Row("nothing shared", make_prompt("h", 50), Sampling(6), prefix_len=40),
+    ]
+    sampling: dict[str, Any] = {"temperature": 1.0, "top_p": 0.9}
+    drawn = [
+        Row(f"drawn {seed}", _after(prefix, "b", 5), Sampling(6, **sampling, seed=seed))
+        for seed in range(2)
+    ]
+    return rows + drawn
 
 
 def waiting_list(rows: Sequence[Row], at_once: int = 1) -> Refill:
