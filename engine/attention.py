@@ -2,20 +2,18 @@
 
 Decides how a packed step is attended, run by run; runs of one token whose rows lie side by side in
 the slab are attended by one call. Models reach it through the registered attention function
-`docmill` and the cache `SlabCache`; what a model asks for beyond causal attention with windows,
-sinks and capped scores raises `Unsupported`. May import torch, transformers, engine.slab,
+`docmill`; what a model asks for beyond causal attention with windows,
+sinks and capped scores raises `Unsupported`. May import torch, transformers, engine.steps,
 engine.native.slab and engine.kernels.
 """
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
-from transformers.cache_utils import Cache
 
 from engine.kernels import (
     additive,
@@ -28,8 +26,13 @@ from engine.kernels import (
     tiled_causal,
 )
 from engine.native.slab import BlockSlab
-from engine.slab import Slab
+from engine.steps import PackedStep, Run, Way
 from engine.unsupported import Unsupported
+
+try:
+    from torch.nn.attention import varlen
+except ImportError:
+    varlen = None  # type: ignore[assignment] # before torch 2.10
 
 NAME = "docmill"
 
@@ -37,107 +40,6 @@ NAME = "docmill"
 _HARMLESS = frozenset(
     {"cache", "use_cache", "position_ids", "position_embeddings", "dropout", "output_attentions"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Packed tokens `start` to `end`: the newest of a row's first `length` tokens.
-
-    The row's keys and values lie in the slab from `base`; `stride` slots further begin those of its
-    neighbour. A run of several tokens is part of a prompt, or drafts with the token before them.
-    """
-
-    start: int
-    end: int
-    base: int
-    length: int
-    stride: int
-
-    @property
-    def past(self) -> int:
-        """Tokens of the row before the run."""
-        return self.length - (self.end - self.start)
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A row begins as another does: `num_tokens` from slot `source` on are copied to `target`."""
-
-    source: int
-    target: int
-    num_tokens: int
-
-
-@dataclass(eq=False)
-class PackedStep:
-    """What one forward pass attends; `where` is the token slot of each packed token, int64 [T].
-
-    `copies` are made in each layer once its new tokens are stored and before any attends, so that
-    a row may begin with tokens that another computes in the same pass. `windows` records the
-    sliding window that each layer asked for. `gathers`: the model makes keys and values of what its
-    cache gives back (MLA stores them compressed), so it is given the runs' rows, end to end.
-    """
-
-    slab: Slab
-    where: Tensor
-    runs: list[Run]
-    copies: list[Copy] = field(default_factory=list)
-    gathers: bool = False
-    windows: dict[int, int | None] = field(default_factory=dict)
-    masks: dict[Any, Tensor | None] = field(default_factory=dict)
-
-    @cached_property
-    def lanes(self) -> list[list[Run]]:
-        """Runs that can be attended by one call: neighbours of one token each, or a single run."""
-        lanes: list[list[Run]] = []
-        for run in self.runs:
-            if lanes and _are_neighbours(lanes[-1][-1], run):
-                lanes[-1].append(run)
-            else:
-                lanes.append([run])
-        return lanes
-
-    @cached_property
-    def run_table(self) -> Tensor:
-        """The runs as the kernels read them: start, tokens, base, length; int32 [R, 4]."""
-        rows = [(run.start, run.end - run.start, run.base, run.length) for run in self.runs]
-        return torch.tensor(rows, dtype=torch.int32)
-
-    def row(self, layer: int, run: Run) -> tuple[Tensor, Tensor]:
-        """Return what the slab holds of a run's whole row; two of [1, K, S, D]."""
-        keys, values = self.slab.read(layer, run.base, 1, run.length, run.length)
-        return keys, values
-
-    def make_copies(self, layer: int) -> None:
-        """Give rows in one layer what they share with others; its new tokens are stored."""
-        for copy in self.copies:
-            self.slab.copy(layer, copy.source, copy.target, copy.num_tokens)
-
-
-def _are_neighbours(run: Run, other: Run) -> bool:
-    alike = run.stride == other.stride and run.base + run.stride == other.base
-    return alike and run.end - run.start == other.end - other.start == 1
-
-
-class SlabCache(Cache):
-    """Stores what a model hands over in the slab of the step; attention reads it from there."""
-
-    def __init__(self, step: PackedStep) -> None:
-        super().__init__(layers=[])
-        self._step = step
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Store new keys and values; return them as they are, or those of the runs' whole rows."""
-        step = self._step
-        step.slab.write(layer_idx, key_states, value_states, step.where)
-        step.make_copies(layer_idx)
-        if not step.gathers:
-            return key_states, value_states
-        rows = [step.row(layer_idx, run) for run in step.runs]
-        keys, values = (torch.cat(each, 2) for each in zip(*rows, strict=True))
-        return keys, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +98,9 @@ def packed_attention(
         limits = sliding_window, softcap, sinks
         return packed.slab.attend(layer, query, packed.run_table, scale, *limits), None
     out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])
-    if packed.gathers:
+    if packed.way == "varlen" and wanted.is_plain:
+        return _attend_all(packed, query, wanted)[None], None
+    if packed.way == "gathered":
         ends = accumulate(run.length for run in packed.runs)
         for run, end in zip(packed.runs, ends, strict=True):
             tokens, row = slice(run.start, run.end), slice(end - run.length, end)
@@ -213,6 +117,33 @@ def packed_attention(
                 given = given[0], *packed.row(layer, lane[0])
             out[tokens] = _attend_run(packed, lane[0], given, wanted)
     return out[None], None
+
+
+def ways(dtype: torch.dtype, device: torch.device) -> tuple[Way, ...]:
+    """Return the ways in which a model may be attended here, the fastest first."""
+    fused = device.type == "cuda" and dtype is not torch.float32 and varlen is not None
+    return ("varlen", "runs", "gathered") if fused else ("runs", "gathered")
+
+
+def _attend_all(step: PackedStep, query: Tensor, wanted: Wanted) -> Tensor:
+    """Attend all runs by one kernel, which reads the slab where it lies; [T, H, D]."""
+    keys, values = step.slab.stores(wanted.layer)
+    starts, bases, lengths = step.borders
+    attended = varlen.varlen_attn(
+        query[0].transpose(0, 1),
+        keys,
+        values,
+        starts,
+        bases,
+        max(run.end - run.start for run in step.runs),
+        max(run.length for run in step.runs),
+        scale=wanted.scale,
+        window_size=(-1 if wanted.window is None else wanted.window - 1, 0),
+        enable_gqa=True,
+        seqused_k=lengths,
+    )
+    assert isinstance(attended, Tensor)  # a pair only where asked for
+    return attended
 
 
 def _attend_run(

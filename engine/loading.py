@@ -16,10 +16,10 @@ from transformers.utils import logging
 
 from docmill.errors import EngineError, EngineFault, ModelLoadError
 from engine import servable
-from engine.attention import PackedStep, SlabCache
 from engine.device import is_out_of_memory
 from engine.lean import without_compiler
 from engine.slab import Slab
+from engine.steps import PackedStep, SlabCache, Way
 from engine.text import Detokenizer
 from engine.unsupported import Unsupported
 
@@ -30,7 +30,7 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 class LoadedModel:
     """A model on its device, and what answering with it needs.
 
-    `new_slab` makes what its attention reads keys and values from; `gathers` is as in `PackedStep`.
+    `new_slab` makes what its attention reads keys and values from; `way` is how they are attended.
     """
 
     model: Any
@@ -40,7 +40,7 @@ class LoadedModel:
     vocab_size: int
     eos_ids: frozenset[int]
     new_slab: Callable[[], Slab] = Slab
-    gathers: bool = False
+    way: Way = "runs"
 
     def forward(self, ids: Tensor, positions: Tensor, keep: Tensor, step: PackedStep) -> Tensor:
         """Compute packed tokens; return the scores after each token in `keep`.
@@ -51,7 +51,7 @@ class LoadedModel:
         Raises:
             EngineFault: The model failed; running out of memory passes as torch raised it.
         """
-        step.gathers = self.gathers
+        step.way = self.way
         # an empty selection is not worth asking every model for: compute one, drop it
         wanted = keep if len(keep) else torch.zeros(1, dtype=torch.int64, device=self.device)
         try:

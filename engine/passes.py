@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.attention import Copy, PackedStep, Run
 from engine.live import Part
 from engine.loading import LoadedModel
 from engine.slab import Slab
+from engine.steps import Copy, PackedStep, Run
 
 
 def compute(loaded: LoadedModel, slab: Slab, parts: Sequence[Part]) -> Tensor:

@@ -15,9 +15,9 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 
 from docmill.errors import EngineError, ModelLoadError
 from engine import attention
-from engine.attention import PackedStep, Run
 from engine.loading import LoadedModel
 from engine.slab import Slot
+from engine.steps import PackedStep, Run
 from engine.unsupported import Unsupported
 
 #: Prompt lengths of the two rows: unlike, yet in one lane, so that the lane's mask is used.
@@ -46,7 +46,8 @@ def use_packed_attention(loaded: LoadedModel, alone: Tensor) -> str | None:
         return obstacle
     own = model.config._attn_implementation
     model.set_attn_implementation(attention.NAME)
-    for loaded.gathers in (False, True):
+    for way in attention.ways(model.dtype, loaded.device):
+        loaded.way = way
         try:
             obstacle = packed_difference(loaded, alone)
         except (Unsupported, EngineError) as error:

@@ -182,6 +182,10 @@ class Slab:
         for store in (self._keys[layer], self._values[layer]):
             store[target : target + num_tokens] = store[source : source + num_tokens]
 
+    def stores(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return all keys and values of a layer; two of [token slots, K, D]."""
+        return self._keys[layer], self._values[layer]
+
     def read(self, layer: int, base: int, rows: int, capacity: int, length: int) -> list[Tensor]:
         """Return keys and values of rows that lie side by side, as views.
 

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.attention import PackedStep
 from engine.loading import LoadedModel
 from engine.native.build import why_unavailable
 from engine.native.layers import NativeHead, NativeLayer, NativeLinear, NativeNorm, is_usual_layer
 from engine.native.slab import BlockSlab
 from engine.norms import is_rms_norm
 from engine.slab import Slab
+from engine.steps import PackedStep
 from engine.unsupported import Unsupported
 
 #: Largest relative error of what a part adds: bf16 rounds to 4e-3, and its sums do so a few times.
@@ -34,7 +34,7 @@ def use_kernels(loaded: LoadedModel, probe: Probe) -> str | None:
     """
     if loaded.device.type != "cpu" or loaded.model.dtype is not torch.bfloat16:
         return "they are for bfloat16 on a CPU"
-    if loaded.gathers:
+    if loaded.way == "gathered":
         return "its cache holds something else than what it attends"
     reason = why_unavailable()
     if reason is not None:

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.attention import PackedStep
 from engine.native.slab import BlockSlab
 from engine.norms import is_rms_norm
+from engine.steps import PackedStep
 
 _ops = torch.ops.docmill
 

@@ -61,7 +61,7 @@ def test_attention_over_a_compressed_cache_is_packed() -> None:
 
     assert engine.unpacked_because is None
     assert engine._loaded is not None
-    assert engine._loaded.gathers
+    assert "gathered" == engine._loaded.way
 
 
 def test_a_packed_result_that_differs_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:

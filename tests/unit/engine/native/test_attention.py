@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.attention import PackedStep, Run
 from engine.kernels import additive, causal_mask, explicit_attention
 from engine.native.slab import BlockSlab
 from engine.slab import Slot
+from engine.steps import PackedStep, Run
 
 HEADS, KV_HEADS, DIM = 6, 2, 32
 #: Weights are rounded to bf16 before they meet the values, and so is the result.
