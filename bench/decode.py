@@ -77,7 +77,7 @@ def decode_lines(
 
 
 def decode_figures(lines: Sequence[Line]) -> Figures:
-    """Return the table's figures, and those that are judged."""
+    """Return the table's figures, and the two ratios that are judged; the lesser one counts."""
     units = {"per_s": "tokens/s", "ms": "ms", "share": "share"}
     figures = {
         name: figure([value], next(unit for end, unit in units.items() if name.endswith(end)))
@@ -163,12 +163,16 @@ def _load(options: argparse.Namespace, limits: Limits) -> TorchEngine:
 def engine_figures(options: argparse.Namespace) -> Figures:
     """Measure the engine beside the machine, which is measured before and after it."""
     shape = Shape.read(options.model)
+    print("measuring the machine", flush=True)
     before = decode_limits.measure(shape, options.repeats)
     engine, plain = _load(options, Limits()), _load(options, Limits(max_drafts=0))
+    print("loaded; a mixed workload", flush=True)
     rows = _workload(options, repetition=True)
     figures = mixed_figures(engine, plain, rows, options.runs)
     machine = decode_limits.best(before, decode_limits.measure(shape, options.repeats))
+    print("prefill", flush=True)
     figures |= prefill_figures(plain, shape, machine, options.runs)
+    print("decoding", flush=True)
     lines = decode_lines(plain, shape, machine, options.steps, options.runs)
     print(as_text(lines), flush=True)
     if options.plot:
