@@ -25,6 +25,7 @@ class RunningBatch:
         self._limits = limits
         self._max_rows = limits.max_rows
         self._refill = refill
+        self._refills = refill is not None  # whether rows came when they were last asked for
         self._step = step
         self._waiting: deque[Answer] = deque()
 
@@ -44,7 +45,11 @@ class RunningBatch:
     def _ask_for_more(self, num_live: int = 0) -> Sequence[Row]:
         """Ask for rows to fill the free slots that nobody waits for yet."""
         free = self._max_rows - num_live - len(self._waiting)
-        return self._refill(free) if self._refill is not None and free > 0 else ()
+        if self._refill is None or free <= 0:
+            return ()
+        more = self._refill(free)
+        self._refills = bool(more)
+        return more
 
     def _ask_who_leaves(self) -> Collection[str]:
         """Call before each pass; rows that still wait leave here, the others are the caller's."""

@@ -122,7 +122,8 @@ class PackedBatch(RunningBatch):
         """Return what the rows whose prompts are done compute next, as they lie in the slab."""
         seated = (self._live[slot] for lane in self._slab.lanes for slot in lane.slots)
         rows = [live for live in seated if not live.in_prefill]
-        drafts = self._speculation.plan(rows, drains=not self._waiting)
+        drains = not (self._waiting or self._refills)
+        drafts = self._speculation.plan(rows, drains=drains)
         return [
             Part(live, live.slot.length, [live.answer.token_ids[-1], *draft], 1 + len(draft))
             for live, draft in zip(rows, drafts, strict=True)

@@ -235,3 +235,28 @@ def test_measured_passes_decide(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert [(45, 2), (2, 0), (2, 0)] == seen[:3]
     assert [5, 6, 7] == planned
+
+
+def test_a_batch_drains_once_nobody_joins_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither from those that wait nor from those that are asked for."""
+    planned: list[tuple[int, bool]] = []
+
+    def plan(_: Speculation, live: Sequence[LiveRow], *, drains: bool) -> list[list[int]]:
+        if live:
+            planned.append((len(live), drains))
+        return [[] for _ in live]
+
+    monkeypatch.setattr(Speculation, "plan", plan)
+    batch = [
+        Row(row.row_id, row.prompt, Sampling(limit))
+        for row, limit in zip(rows(), (2, 9, 2, 3, 3, 3), strict=True)
+    ]
+    late = batch[4:]
+
+    run(
+        load(max_rows=2, refill_share=0.0), batch[:4], refill=lambda _: [late.pop()] if late else []
+    )
+
+    assert {False, True} == {drains for _, drains in planned}
+    assert not planned[0][1]
+    assert sorted(planned, key=lambda each: each[1]) == planned
