@@ -107,10 +107,9 @@ def attend(
     grouped = query.reshape(num_rows, num_kept, -1, query.shape[-1])  # heads of a group as queries
     scores = []
     for part in parts:
-        each = (grouped @ part.keys.transpose(-1, -2)).float() * scale
-        each = each.view(*shape, -1)
+        each = (grouped @ part.keys.transpose(-1, -2)).float().mul_(scale).view(*shape, -1)
         if part.mask is not None:
-            each = each.masked_fill(~part.mask[:, None, None], float("-inf"))
+            each.masked_fill_(~part.mask[:, None, None], float("-inf"))
         scores.append(each)
     if sinks is not None:
         scores.append(sinks.float().view(1, num_kept, -1, 1, 1).expand(*shape, 1))

@@ -33,11 +33,11 @@ from engine.stateful_probe import (
 )
 from engine.unsupported import Unsupported
 
-#: Layers that only our attention function has to serve.
-_ATTENTION = frozenset({"full_attention", "sliding_attention"})
+#: Layers that only our attention function has to serve, or that keep nothing.
+_ATTENTION = frozenset({"full_attention", "sliding_attention", "dummy"})
 
-#: Layers whose state has one size, whatever the row's length.
-_RECURRENT = frozenset({"linear_attention", "conv"})
+#: What a module asks of its cache that keeps a state of one size, whatever the row's length.
+_RECURRENT = frozenset({"update_conv_state", "update_recurrent_state"})
 
 #: The longest prompt of the check where nothing is compressed; it is cut and decoded all the same.
 _SHORT = 16
@@ -58,7 +58,7 @@ def use_ragged(loaded: LoadedModel) -> str | None:
     if coupled := coupled_rope(config):
         return f"its rotary embedding is {', '.join(coupled)}"
     types, kwargs = get_layer_types_and_kwargs(config)
-    parts = _replaceable(model, types, kwargs)
+    parts = _replaceable(model, kwargs)
     if left := _unserved(types, parts):
         return f"it has layers of type {', '.join(left)}"
     longest = min(2 * _reach(parts), loaded.context_len)
@@ -101,9 +101,7 @@ def _put(parts: _Replaced) -> None:
         setattr(parent, name, module)
 
 
-def _replaceable(
-    model: nn.Module, types: Sequence[str], kwargs: Sequence[dict[str, Any]]
-) -> _Replaced:
+def _replaceable(model: nn.Module, kwargs: Sequence[dict[str, Any]]) -> _Replaced:
     """Return what is to be replaced: the module it hangs on, its name there, and the new one."""
     parts: _Replaced = []
     for parent in model.modules():
@@ -112,20 +110,19 @@ def _replaceable(
         for name, child in parent.named_children():
             if hasattr(parent, "layer_idx") and can_replace(child):
                 parts.append((parent, name, RaggedCompressor(child)))
-            elif _is_mixer(child, types):
+            elif _is_mixer(child):
                 num_states = kwargs[child.layer_idx].get("number_of_states", 1)
                 parts.append((parent, name, RaggedMixer(child, num_states)))
     return parts
 
 
-def _is_mixer(module: Any, types: Sequence[str]) -> bool:
-    """Say whether a module is what mixes the tokens of a recurrent layer, and nothing around it."""
-    layer = getattr(module, "layer_idx", None)
-    if not isinstance(layer, int) or types[layer] not in _RECURRENT:
+def _is_mixer(module: nn.Module) -> bool:
+    """Say whether a module keeps recurrent states in the cache, by what its own code calls."""
+    if not isinstance(getattr(module, "layer_idx", None), int):
         return False
-    if any(hasattr(child, "layer_idx") for child in module.modules() if child is not module):
-        return False
-    return "cache" in inspect.signature(type(module).forward).parameters
+    methods = [inspect.unwrap(each) for each in vars(type(module)).values() if callable(each)]
+    codes = [each.__code__ for each in methods if inspect.isfunction(each)]
+    return any(_RECURRENT & set(code.co_names) for code in codes)
 
 
 def _difference(

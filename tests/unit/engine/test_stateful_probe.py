@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BambaConfig, BambaForCausalLM, MambaConfig, MambaForCausalLM
+from transformers import (
+    BambaConfig,
+    BambaForCausalLM,
+    FalconH1Config,
+    FalconH1ForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+)
 
 from docmill.errors import ModelLoadError
 from engine.loading import LoadedModel, load
@@ -46,6 +53,25 @@ def bamba() -> LoadedModel:
     return read(save(BambaForCausalLM, config, "bamba"))
 
 
+def falcon_h1() -> LoadedModel:
+    """A hybrid whose every layer has attention and a recurrent state."""
+    config = FalconH1Config(
+        vocab_size=320,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        mamba_d_ssm=32,
+        mamba_n_heads=4,
+        mamba_d_head=8,
+        mamba_d_state=8,
+        mamba_chunk_size=16,
+    )
+    return read(save(FalconH1ForCausalLM, config, "falcon-h1"))
+
+
 def mamba() -> LoadedModel:
     """A model whose layers do not take a prompt in parts."""
     config = MambaConfig(vocab_size=320, hidden_size=32, num_hidden_layers=2, state_size=8)
@@ -53,8 +79,8 @@ def mamba() -> LoadedModel:
 
 
 def test_compressed_and_recurrent_models_run_rows_of_unequal_length() -> None:
-    """Found by their parts: DeepSeek-V4, Qwen3-Next, Bamba."""
-    for loaded in (read(tiny_deepseek_v4()), read(qwen3_next()), bamba()):
+    """Found by their parts: DeepSeek-V4, Qwen3-Next, Bamba, Falcon-H1."""
+    for loaded in (read(tiny_deepseek_v4()), read(qwen3_next()), bamba(), falcon_h1()):
         assert (RaggedBatch, LIMITS, None) == choose_path(loaded, LIMITS)
 
 
