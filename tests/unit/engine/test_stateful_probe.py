@@ -21,7 +21,7 @@ from engine.ragged_batch import RaggedBatch
 from engine.ragged_compressor import RaggedCompressor
 from engine.stateful import GroupedBatch
 from engine.stateful_path import choose_path
-from engine.stateful_probe import may_cut_prompts
+from engine.stateful_probe import Outcome, difference, may_cut_prompts
 from tests.support.tiny_model import save, save_llama, tiny_deepseek_v4, tiny_llama
 from tests.support.tiny_models.stateful import qwen3_next
 
@@ -120,6 +120,26 @@ def test_a_model_left_to_groups_is_as_it_was(monkeypatch: pytest.MonkeyPatch) ->
 
 def _zeros(_: Any, part: Any, windows: Any, kv: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
     return kv.new_zeros(len(windows.rows), part.head_dim)
+
+
+@pytest.mark.parametrize(
+    ("state", "complaint"),
+    [
+        (torch.tensor([[0.0, 2.0]]), None),
+        (torch.tensor([[0.0, 2.1]]), "differ from single ones by 5.0e-02"),
+        (torch.tensor([[0.0, float("nan")]]), "differ from single ones by nan"),
+        (None, "its layer 3 keeps its state elsewhere"),
+    ],
+)
+def test_states_count_as_scores_do(state: torch.Tensor | None, complaint: str | None) -> None:
+    """Scores that agree do not excuse a state that does not."""
+    scores = torch.ones(1, 4)
+    expected = Outcome(scores, {(3, "conv", 0): torch.tensor([[0.0, 2.0]])})
+    got = Outcome(scores, {} if state is None else {(3, "conv", 0): state})
+
+    found = difference(read(tiny_llama()), got, expected)
+
+    assert complaint in str(found) if complaint else found is None
 
 
 def test_a_model_whose_rows_influence_each_other_is_refused(
