@@ -1,6 +1,7 @@
 // The kernels as torch operators `docmill::*`, for bf16 on CPUs with AVX512_BF16.
 //
-// Callers have checked shapes and dtypes (engine/native/ops.py); what is not checked there is checked here.
+// Callers answer for dtypes, contiguous rows and shapes that fit each other; sizes that the kernels cannot take are
+// refused here, before they would read beyond a tensor's end.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/tensor.h>
 
@@ -20,6 +21,7 @@ float* floats_of(const Maybe& tensor) { return tensor ? static_cast<float*>(tens
 
 Tensor pack_weight(const Tensor& weight) {
   const int64_t N = weight.size(0), K = weight.size(1);
+  STD_TORCH_CHECK(K % 2 == 0, "a weight of ", K, " inputs: they go in pairs");
   Tensor packed = torch::stable::new_empty(weight, {(N + PANEL - 1) / PANEL, K / 2, PANEL, 2});
   pack(values_of(weight), values_of(packed), N, K);
   return packed;
@@ -48,6 +50,7 @@ Tensor multiply_rows(
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon, bool rounds_first) {
+  STD_TORCH_CHECK(x.size(1) % LANES == 0, "a norm of ", x.size(1), " values: they go by ", LANES);
   Tensor out = torch::stable::new_empty(x, {x.size(0), x.size(1)});
   const Norm norm{static_cast<float*>(weight.data_ptr()), float(epsilon), rounds_first};
   norm_rows(values_of(x), values_of(out), x.size(0), x.size(1), norm);
@@ -58,14 +61,17 @@ void store_tokens(
     Tensor qkv, const Tensor& where, Tensor keys, Tensor values, int64_t H, int64_t K, const Maybe& cos,
     const Maybe& sin, const Maybe& query_norm, const Maybe& key_norm, double epsilon, bool rounds_first) {
   const float eps = float(epsilon);
+  const int64_t D = qkv.size(1) / (H + 2 * K), R = cos ? cos->size(1) : 0;
+  STD_TORCH_CHECK(D % PANEL == 0 && R % PANEL == 0, "heads of ", D, ", ", R, " turned: they go by ", PANEL);
   store({values_of(qkv), values_of(cos), values_of(sin), static_cast<int64_t*>(where.data_ptr()), values_of(keys),
          values_of(values), {floats_of(query_norm), eps, rounds_first}, {floats_of(key_norm), eps, rounds_first},
-         qkv.size(0), H, K, qkv.size(1) / (H + 2 * K), cos ? cos->size(1) : 0});
+         qkv.size(0), H, K, D, R});
 }
 
 Tensor attend_runs(
     const Tensor& query, const Tensor& keys, const Tensor& values, const Tensor& runs, int64_t H, int64_t K,
     int64_t D, double scale, int64_t window, double softcap, const Maybe& sinks) {
+  STD_TORCH_CHECK(D % PANEL == 0, "heads of ", D, ": they go by ", PANEL);
   Tensor out = torch::stable::new_empty(query, {query.size(0), H * D});
   attend({values_of(query), values_of(keys), values_of(values), static_cast<Run*>(runs.data_ptr()), runs.size(0),
           floats_of(sinks), values_of(out), H, K, D, query.stride(0), window, float(scale), float(softcap)});

@@ -102,3 +102,19 @@ def test_norm(size: int) -> None:
 
     assert torch.allclose(exact.bfloat16().float() * weight, rounded.float(), rtol=2 * ROUNDING)
     assert_rounded((exact * weight).double(), exactly)
+
+
+def test_sizes_that_would_be_read_beyond_are_refused() -> None:
+    """An odd number of inputs, a norm that fills no vector, heads that fill no panel."""
+    ops = torch.ops.docmill
+    where = torch.zeros(1, dtype=torch.int64)
+
+    with pytest.raises(RuntimeError, match="3 inputs"):
+        ops.pack(random(32, 3))
+    with pytest.raises(RuntimeError, match="24 values"):
+        ops.rms_norm(random(2, 24), torch.ones(24), 1e-5, True)
+    with pytest.raises(RuntimeError, match="heads of 16"):
+        ops.store(random(1, 48), where, *random(2, 32, 1, 16), 1, 1, *[None] * 4, 0.0, True)
+    turns = random(2, 1, 16)
+    with pytest.raises(RuntimeError, match="16 turned"):
+        ops.store(random(1, 96), where, *random(2, 32, 1, 32), 1, 1, *turns, None, None, 0.0, True)
