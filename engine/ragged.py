@@ -9,7 +9,8 @@ tokens:
     ring of 8  8 9 2 3 4 5 6 7         (twice the rate, where a window also sees the one before)
     entries    [0-3] [4-7]
 
-May import torch, numpy and engine.ragged_store.
+In shapes, N counts windows and P the tokens of one, or of a ring. May import torch, numpy and
+engine.ragged_store.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -61,7 +62,7 @@ class Block:
     run: Run | None
 
     def fold(self, tokens: Tensor) -> Tensor:
-        """Cut the block out of packed tokens: [1, T, ...] -> [rows, tokens of each, ...]."""
+        """Cut the block out of packed tokens: [1, T, ...] -> [B, T of each, ...]."""
         return tokens[0, self.start : self.end].view(self.num_rows, -1, *tokens.shape[2:])
 
     def of(self, state: Tensor) -> Tensor:
@@ -74,7 +75,7 @@ class Windows:
     """The windows that fill up in a pass, of all rows.
 
     Shapes:
-        carried: rows whose ring is read.   current, previous: [N, rate], indices into `collect`.
+        carried: rows whose ring is read.   current, previous: [N, P], indices into `collect`.
         is_first: [N], the window has none before it.   rows, numbers: [N].   starts: [N].
     """
 
@@ -87,7 +88,7 @@ class Windows:
     starts: Tensor
 
     def collect(self, ring: Tensor, fresh: Tensor) -> Tensor:
-        """Lay rings that are read and new tokens end to end: [B, S, F], [T, F] -> [N, F]."""
+        """Lay rings that are read and new tokens end to end: [B, P, D], [T, D] -> [S, D]."""
         if not len(self.carried):
             return fresh
         return torch.cat([ring[self.carried].flatten(0, 1), fresh])
@@ -136,7 +137,7 @@ class RaggedPass:
         """Put new tokens into the rings of their rows, of each row the last that fit.
 
         Shapes:
-            state: [B, S, ...].   fresh: [T, ...].
+            state: [B, P, ...].   fresh: [T, ...].
         """
         size = state.shape[1]
         slots, tokens = self.once(("kept", size), lambda: self._kept(size))
@@ -163,7 +164,7 @@ class RaggedPass:
         return state[run.row, slots]
 
     def near(self, block: Block, window: int | None, first: int) -> Tensor:
-        """Return what a prompt's block may see of the keys from position `first`; [1, t, n]."""
+        """Return what a prompt's block may see of the keys from position `first`; [1, T, S]."""
 
         def make() -> Tensor:
             keys = torch.arange(first, block.length, device=self.device)
@@ -174,7 +175,7 @@ class RaggedPass:
         return self.once(("near", block, window, first), make)
 
     def filled(self, num_slots: int) -> Tensor:
-        """Return which of the first slots of a ring hold a token, while decoding; [B, 1, n]."""
+        """Return which of the first slots of a ring hold a token, while decoding; [B, 1, S]."""
 
         def make() -> Tensor:
             slots = torch.arange(num_slots, device=self.device)
@@ -183,7 +184,7 @@ class RaggedPass:
         return self.once(("filled", num_slots), make)
 
     def closed(self, block: Block, rate: int) -> Tensor:
-        """Return which windows have ended for which token of a block; [rows, t, n]."""
+        """Return which windows have ended for which token of a block; [B, T, N]."""
 
         def make() -> Tensor:
             windows = torch.arange(block.length // rate, device=self.device)

@@ -26,7 +26,7 @@ _HARMLESS = frozenset({"cache", "use_cache", "position_ids", "position_embedding
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """Compressed entries, keys and values at once: [B, C, D]; `seen`: [rows, t, n] per block."""
+    """Compressed entries, keys and values at once: [B, N, D]; `seen`: [B, T, N] per block."""
 
     entries: Tensor
     seen: Sequence[Tensor]
@@ -34,7 +34,7 @@ class Far:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of the keys of queries, [b, K, n, D]; `mask`: [b, t, n], what they see, None: all."""
+    """Some of the keys of queries, [B, K, S, D]; `mask`: [B, T, S], what they see, None: all."""
 
     keys: Tensor
     values: Tensor
@@ -83,7 +83,7 @@ def ragged_attention(
         parts = [_near(ragged, block, states, fresh, sliding_window, seen)]
         if far is not None and far.seen[index].shape[-1]:
             parts.append(_far(block, far, far.seen[index]))
-        folded = block.fold(query.transpose(1, 2)).transpose(1, 2)  # [b, H, t, D]
+        folded = block.fold(query.transpose(1, 2)).transpose(1, 2)  # [B, H, T, D]
         attended = attend(folded, parts, scale, s_aux)
         out[block.start : block.end] = attended.transpose(1, 2).flatten(0, 1)
     if not ragged.decoding:  # only now: a ring loses what the first of the new tokens still see
@@ -99,7 +99,7 @@ def attend(
     A sink is a score of each head that takes its share of the attention and gives nothing.
 
     Shapes:
-        query: [b, H, t, D].   sinks: [H].   returns: [b, H, t, D].
+        query: [B, H, T, D].   sinks: [H].   returns: [B, H, T, D].
     """
     num_rows, num_heads, num_queries, _ = query.shape
     num_kept = parts[0].keys.shape[1]

@@ -63,7 +63,7 @@ class RaggedCompressor(nn.Module):
         return hidden_states.new_zeros(1, 1, 0, self.inner.head_dim), None
 
     def _compress(self, part: Any, ragged: RaggedPass, key: object, hidden: Tensor) -> Tensor:
-        """Take new tokens in; return all entries of all rows, [B, C, D]."""
+        """Take new tokens in; return all entries of all rows, [B, N, D]."""
         kv, gate = part.kv_proj(hidden)[0], part.gate_proj(hidden)[0]
         width, store = kv.shape[-1], ragged.store
         size = part.compress_rate * (width // part.head_dim)  # with overlap, two windows

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import (
@@ -15,6 +16,7 @@ from transformers import (
 )
 
 from docmill.errors import ModelLoadError
+from engine.base import Row, RowDone, Sampling
 from engine.loading import LoadedModel, load
 from engine.options import Limits
 from engine.ragged_batch import RaggedBatch
@@ -22,6 +24,7 @@ from engine.ragged_compressor import RaggedCompressor
 from engine.stateful import GroupedBatch
 from engine.stateful_path import choose_path
 from engine.stateful_probe import Outcome, difference, may_cut_prompts
+from engine.torch_engine import TorchEngine
 from tests.support.tiny_model import save, save_llama, tiny_deepseek_v4, tiny_llama
 from tests.support.tiny_models.stateful import qwen3_next
 
@@ -82,6 +85,27 @@ def test_compressed_and_recurrent_models_run_rows_of_unequal_length() -> None:
     """Found by their parts: DeepSeek-V4, Qwen3-Next, Bamba, Falcon-H1."""
     for loaded in (read(tiny_deepseek_v4()), read(qwen3_next()), bamba(), falcon_h1()):
         assert (RaggedBatch, LIMITS, None) == choose_path(loaded, LIMITS)
+
+
+def test_the_engine_takes_the_path_that_is_chosen() -> None:
+    """It says why a model is not packed, and that its rows need not be equal."""
+    engine = TorchEngine.load(tiny_deepseek_v4(), dtype="float32")
+
+    assert "stateful" in str(engine.unpacked_because)
+    assert engine.grouped_because is None
+
+
+def test_a_group_is_told_its_positions() -> None:
+    """Bamba, left to derive them from its cache, says something else from the fourth token on."""
+    loaded = bamba()
+    prompt = np.arange(5, 12, dtype=np.uint32)
+
+    [event] = GroupedBatch(loaded, LIMITS, None, None).run([Row("r", prompt, Sampling(8))])
+
+    ids = torch.from_numpy(prompt.astype(np.int64))[None]
+    expected = loaded.model.generate(ids, do_sample=False, max_new_tokens=8)[0, 7:]
+    assert isinstance(event, RowDone)
+    assert tuple(expected.tolist()) == event.token_ids
 
 
 def test_a_coupled_rotary_embedding_keeps_prompts_whole() -> None:
