@@ -4,6 +4,7 @@ Decides how a model is read; `engine.servable` says which cannot be served. Read
 May import torch, transformers, docmill.errors and the modules of this package below it.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging
+from transformers.utils import logging as transformers_logging
 
 from docmill.errors import EngineError, EngineFault, ModelLoadError
 from engine import servable
@@ -24,6 +25,9 @@ from engine.text import Detokenizer
 from engine.unsupported import Unsupported
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+#: Where transformers advises to install kernels, for each function that has one.
+_KERNEL_LOG = logging.getLogger("transformers.integrations.hub_kernels")
 
 
 @dataclass(eq=False, slots=True)
@@ -125,7 +129,9 @@ def _read_tokenizer(path: Path) -> Any:
 
 
 def _read_model(path: Path, dtype: torch.dtype, device: torch.device) -> Any:
-    logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()
+    if device.type == "cpu":
+        _KERNEL_LOG.addFilter(_is_of_use_on_cpus)
     try:
         with without_compiler():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -140,6 +146,11 @@ def _read_model(path: Path, dtype: torch.dtype, device: torch.device) -> Any:
         raise ModelLoadError(f"{path}: the weights cannot be read: {_line(error)}") from error
     servable.check_loaded(path, info, model)
     return model
+
+
+def _is_of_use_on_cpus(record: logging.LogRecord) -> bool:
+    """Say whether a line is more than advice to install what computes on GPUs alone."""
+    return "is falling back to its reference PyTorch implementation" not in record.getMessage()
 
 
 def _line(error: Exception) -> str:

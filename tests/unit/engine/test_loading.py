@@ -1,6 +1,7 @@
 """What is refused at load, and what the message says."""
 
 import json
+import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.utils.logging import warning_once
 
 from docmill.errors import ModelLoadError
 from engine.loading import LoadedModel, load
+from engine.probe import single_scores
 from tests.support.tiny_model import CONTEXT_LEN, tiny_llama
+from tests.support.tiny_models.stateful import qwen3_next
 
 
 @pytest.fixture
@@ -188,6 +192,20 @@ def test_what_a_generation_config_recommends_is_said_not_followed(
 
     [record] = caplog.records
     assert record.getMessage().endswith("temperature, repetition_penalty")
+
+
+def test_a_cpu_is_not_advised_to_install_kernels_of_gpus(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever else transformers has to say of its kernels is still said."""
+    warning_once.cache_clear()  # an earlier test may have said it
+    log = logging.getLogger("transformers")
+    log.addHandler(caplog.handler)
+    try:
+        single_scores(load_here(qwen3_next()))
+        logging.getLogger("transformers.integrations.hub_kernels").warning("something else")
+    finally:
+        log.removeHandler(caplog.handler)
+
+    assert ["something else"] == caplog.messages
 
 
 def test_the_case_of_an_architectures_name_does_not_matter(model_dir: Path) -> None:
