@@ -3,13 +3,15 @@
 Decides which modules of a model are replaced: linear layers by oneDNN-prepacked ones (up to twice
 the speed while few rows decode), and a gated MLP by one that computes activation and product
 inside the matrix kernels. Models stay transformers' own; only these leaves change. May import
-torch.
+torch and engine.modules.
 """
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from engine.modules import children
 
 
 class PackedLinear(nn.Module):
@@ -68,20 +70,12 @@ def can_prepack(dtype: torch.dtype, device: torch.device) -> bool:
 
 def prepack(model: nn.Module) -> None:
     """Replace what can be replaced, in place. Cost: one copy of each weight, one at a time."""
-    for parent, name, child in _children(model):
+    for parent, name, child in children(model):
         if type(child) is nn.Linear and can_prepack(child.weight.dtype, child.weight.device):
             setattr(parent, name, PackedLinear(child))
-    for parent, name, child in _children(model):
+    for parent, name, child in children(model):
         if _is_gated_mlp(child):
             setattr(parent, name, GatedMlp(child.gate_proj, child.up_proj, child.down_proj))
-
-
-def _children(model: nn.Module) -> list[tuple[nn.Module, str, Any]]:
-    return [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-    ]
 
 
 def _is_gated_mlp(module: Any) -> bool:

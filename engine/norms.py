@@ -2,13 +2,15 @@
 
 Decides which normalisation modules of a model are replaced: those that are found to compute exactly
 this. Measured on 256 to 2,048 tokens of 576 values in bf16: 1.4 to 4 times as fast. May import
-torch.
+torch and engine.modules.
 """
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from engine.modules import children
 
 
 class RmsNorm(nn.Module):
@@ -30,11 +32,9 @@ class RmsNorm(nn.Module):
 
 def replace_norms(model: nn.Module) -> None:
     """Replace what computes the same, in place; the weights are shared, not copied."""
-    for parent in list(model.modules()):
-        children: list[tuple[str, Any]] = list(parent.named_children())
-        for name, child in children:
-            if is_rms_norm(child):
-                setattr(parent, name, RmsNorm(child.weight, child.variance_epsilon))
+    for parent, name, child in children(model):
+        if is_rms_norm(child):
+            setattr(parent, name, RmsNorm(child.weight, child.variance_epsilon))
 
 
 def is_rms_norm(module: Any) -> bool:

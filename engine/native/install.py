@@ -1,7 +1,7 @@
 """Puts the kernels into a model, where they compute what it computes.
 
 Decides which of a model's parts are replaced, by comparing each with what replaces it on what the
-model itself hands it. May import torch, docmill.errors and the modules of engine below it.
+model itself hands it. May import torch and the modules of engine below it.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.loading import LoadedModel
+from engine.modules import children
 from engine.native.build import why_unavailable
 from engine.native.layers import NativeHead, NativeLayer, NativeLinear, NativeNorm, is_usual_layer
 from engine.native.slab import BlockSlab
@@ -46,11 +47,11 @@ def use_kernels(loaded: LoadedModel, probe: Probe) -> str | None:
     except Unsupported as error:
         loaded.new_slab = Slab
         return str(error)
-    for parent, name, child in _children(loaded.model):
+    for parent, name, child in children(loaded.model):
         if child in seen and (native := _alike(child, *seen[child])) is not None:
             setattr(parent, name, native)
     head = loaded.model.get_output_embeddings()
-    for parent, name, child in _children(loaded.model):
+    for parent, name, child in children(loaded.model):
         if type(child) is nn.Linear and child.weight.dtype is torch.bfloat16:
             if child.in_features % 2 == 0:
                 replacing = NativeHead if child is head else NativeLinear
@@ -100,11 +101,3 @@ def _alike(
     same_window = step.windows[native.layer_idx] == native.sliding_window
     close = (added - theirs).norm() <= _TOLERANCE * theirs.norm()
     return native if same_window and bool(close) else None
-
-
-def _children(model: nn.Module) -> list[tuple[nn.Module, str, Any]]:
-    return [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-    ]

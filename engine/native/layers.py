@@ -3,7 +3,7 @@
 Decides which layers of a model are replaced: those built from exactly the parts that Llama's are
 (optionally biases, and norms of queries and keys), and found to compute the same. What else can be
 replaced is replaced leaf by leaf: linear layers and norms. Models stay transformers' own around
-them. May import torch, engine.attention and engine.norms.
+them. May import torch, engine.native.slab, engine.norms and engine.steps.
 """
 
 from typing import Any
@@ -80,7 +80,7 @@ class NativeNorm(nn.Module):
 
     def rows(self, hidden: Tensor) -> Tensor:
         """Normalise rows; [T, E]."""
-        out: Tensor = _ops.rms_norm(hidden, self.exact, self.epsilon, True)
+        out: Tensor = _ops.rms_norm(hidden, self.exact, self.epsilon)
         return out
 
 
@@ -133,7 +133,7 @@ class NativeLayer(nn.Module):
         assert isinstance(step.slab, BlockSlab)
         keys, values = step.slab.layer(self.layer_idx, self.num_kv_heads, self.head_dim, qkv)
         _ops.store(
-            qkv, step.where, keys, values, *heads, turns[0][0], turns[1][0], *weights, epsilon, True
+            qkv, step.where, keys, values, *heads, turns[0][0], turns[1][0], *weights, epsilon
         )
         step.make_copies(self.layer_idx)
         step.windows[self.layer_idx] = window = self.sliding_window

@@ -50,7 +50,7 @@ class BlockSlab(Slab):
             raise Unsupported(f"heads of {D} and {values.shape[3]} values: they take 32, 64, 96 …")
         fresh = torch.cat((keys, values), 1)[0].transpose(0, 1).reshape(T, 2 * K * D)
         stores = self.layer(layer, K, D, fresh)
-        torch.ops.docmill.store(fresh, where, *stores, 0, K, *[None] * 4, 0.0, True)
+        torch.ops.docmill.store(fresh, where, *stores, 0, K, *[None] * 4, 0.0)
 
     @torch.inference_mode()
     def copy(self, layer: int, source: int, target: int, num_tokens: int) -> None:

@@ -34,7 +34,7 @@ def llama() -> Engine:
 
 
 def deepseek_v4() -> Engine:
-    """Build a torch engine over a tiny DeepSeek-V4, which runs on the grouped path."""
+    """Build a torch engine over a tiny DeepSeek-V4, which runs on the ragged path."""
     return torch_engine(tiny_deepseek_v4())
 
 

@@ -49,22 +49,22 @@ Tensor multiply_rows(
   return out;
 }
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon, bool rounds_first) {
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
   STD_TORCH_CHECK(x.size(1) % LANES == 0, "a norm of ", x.size(1), " values: they go by ", LANES);
   Tensor out = torch::stable::new_empty(x, {x.size(0), x.size(1)});
-  const Norm norm{static_cast<float*>(weight.data_ptr()), float(epsilon), rounds_first};
+  const Norm norm{static_cast<float*>(weight.data_ptr()), float(epsilon)};
   norm_rows(values_of(x), values_of(out), x.size(0), x.size(1), norm);
   return out;
 }
 
 void store_tokens(
     Tensor qkv, const Tensor& where, Tensor keys, Tensor values, int64_t H, int64_t K, const Maybe& cos,
-    const Maybe& sin, const Maybe& query_norm, const Maybe& key_norm, double epsilon, bool rounds_first) {
+    const Maybe& sin, const Maybe& query_norm, const Maybe& key_norm, double epsilon) {
   const float eps = float(epsilon);
   const int64_t D = qkv.size(1) / (H + 2 * K), R = cos ? cos->size(1) : 0;
   STD_TORCH_CHECK(D % PANEL == 0 && R % PANEL == 0, "heads of ", D, ", ", R, " turned: they go by ", PANEL);
   store({values_of(qkv), values_of(cos), values_of(sin), static_cast<int64_t*>(where.data_ptr()), values_of(keys),
-         values_of(values), {floats_of(query_norm), eps, rounds_first}, {floats_of(key_norm), eps, rounds_first},
+         values_of(values), {floats_of(query_norm), eps}, {floats_of(key_norm), eps},
          qkv.size(0), H, K, D, R});
 }
 
@@ -85,10 +85,10 @@ STABLE_TORCH_LIBRARY(docmill, m) {
   m.def("pack(Tensor weight) -> Tensor");
   m.def("linear(Tensor x, Tensor packed, int N, Tensor? bias, Tensor? residual, bool gated) -> Tensor");
   m.def("linear_exact(Tensor x, Tensor packed, int N, Tensor? bias) -> Tensor");
-  m.def("rms_norm(Tensor x, Tensor weight, float epsilon, bool rounds_first) -> Tensor");
+  m.def("rms_norm(Tensor x, Tensor weight, float epsilon) -> Tensor");
   m.def(
       "store(Tensor(a!) qkv, Tensor where, Tensor(b!) keys, Tensor(c!) values, int H, int K, Tensor? cos, "
-      "Tensor? sin, Tensor? query_norm, Tensor? key_norm, float epsilon, bool rounds_first) -> ()");
+      "Tensor? sin, Tensor? query_norm, Tensor? key_norm, float epsilon) -> ()");
   m.def(
       "attend(Tensor query, Tensor keys, Tensor values, Tensor runs, int H, int K, int D, float scale, int window, "
       "float softcap, Tensor? sinks) -> Tensor");

@@ -8,10 +8,10 @@ namespace docmill {
 struct Norm {
   const float* weight;  // null: none
   float epsilon;
-  bool rounds_first;  // to bf16 before the weight, as Llama does
 };
 
-// out = x / rms(x) * weight, for `size` values; in place if out is x.
+// out = x / rms(x), rounded to bf16 before it is multiplied by the weight, as Llama does, for `size` values; in place
+// if out is x.
 inline void normalise(const bf16* x, bf16* out, int64_t size, const Norm& norm) {
   __m512 squares = _mm512_setzero_ps();
   for (int64_t i = 0; i < size; i += LANES) {
@@ -21,13 +21,9 @@ inline void normalise(const bf16* x, bf16* out, int64_t size, const Norm& norm) 
   const float mean = _mm512_reduce_add_ps(squares) / float(size);
   const __m512 factor = _mm512_set1_ps(1.0f / std::sqrt(mean + norm.epsilon));
   for (int64_t i = 0; i < size; i += LANES) {
-    __m512 value = _mm512_mul_ps(load_bf16(x + i), factor);
-    if (norm.rounds_first) {
-      bf16 rounded[LANES];
-      store_bf16(rounded, value);
-      value = load_bf16(rounded);
-    }
-    store_bf16(out + i, _mm512_mul_ps(value, _mm512_loadu_ps(norm.weight + i)));
+    bf16 rounded[LANES];
+    store_bf16(rounded, _mm512_mul_ps(load_bf16(x + i), factor));
+    store_bf16(out + i, _mm512_mul_ps(load_bf16(rounded), _mm512_loadu_ps(norm.weight + i)));
   }
 }
 
