@@ -42,7 +42,9 @@ class NativeLinear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Multiply."""
-        return self.rows(hidden.reshape(-1, self.in_features)).view(*hidden.shape[:-1], -1)
+        return self.rows(hidden.reshape(-1, self.in_features)).view(
+            *hidden.shape[:-1], self.out_features
+        )
 
     def rows(self, hidden: Tensor, residual: Tensor | None = None, gated: bool = False) -> Tensor:
         """Multiply rows; add `residual`, or gate one half of the products by the other.
@@ -63,7 +65,7 @@ class NativeHead(NativeLinear):
         """Multiply; returns fp32."""
         rows = hidden.reshape(-1, self.in_features)
         out: Tensor = _ops.linear_exact(rows, self.packed, self.out_features, self.bias)
-        return out.view(*hidden.shape[:-1], -1)
+        return out.view(*hidden.shape[:-1], self.out_features)
 
 
 class NativeNorm(nn.Module):

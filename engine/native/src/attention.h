@@ -15,7 +15,7 @@ namespace docmill {
 
 constexpr int BLOCK = 32;
 constexpr int GROUP_KEYS = 4 * BLOCK;
-constexpr int TILE_ROWS = 4 * MAX_ROWS;
+constexpr int TILE_ROWS = 4 * MAX_ROWS;  // or the heads of one token that share keys, if those are more
 
 struct Run {  // as engine.attention.Run has it
   int32_t start, count, base, length;
@@ -38,12 +38,11 @@ struct Tile {  // `count` tokens of a run from its token `first`, for one head o
 
 struct Scratch {
   std::vector<bf16> query, weights;
-  std::vector<float> scores, sums;
+  std::vector<float> scores, sums, highest, total, decay;
   std::vector<bf16> last_pair;
-  float highest[TILE_ROWS], total[TILE_ROWS], decay[TILE_ROWS];
 
-  explicit Scratch(int64_t D)
-      : query(TILE_ROWS * D), weights(TILE_ROWS * GROUP_KEYS), scores(TILE_ROWS * GROUP_KEYS), sums(TILE_ROWS * D), last_pair(2 * D) {}
+  Scratch(int64_t rows, int64_t D)
+      : query(rows * D), weights(rows * GROUP_KEYS), scores(rows * GROUP_KEYS), sums(rows * D), highest(rows), total(rows), decay(rows), last_pair(2 * D) {}
 };
 
 template <typename Body>
@@ -176,7 +175,8 @@ inline void attend_tile(const Attend& a, const Tile& tile, Scratch& s) {
 }
 
 inline void attend(const Attend& a) {
-  const int32_t tokens = std::max<int64_t>(1, TILE_ROWS / (a.H / a.K));
+  const int64_t share = a.H / a.K;
+  const int32_t tokens = std::max<int64_t>(1, TILE_ROWS / share);
   std::vector<Tile> tiles;
   for (int32_t run = 0; run < a.num_runs; ++run)
     for (int32_t first = 0; first < a.runs[run].count; first += tokens)
@@ -184,7 +184,7 @@ inline void attend(const Attend& a) {
         tiles.push_back({run, first, std::min(tokens, a.runs[run].count - first), head});
 #pragma omp parallel num_threads(num_threads())
   {
-    Scratch scratch(a.D);
+    Scratch scratch(tokens * share, a.D);
     // the last tiles see most: begin with them
 #pragma omp for schedule(dynamic, 1)
     for (int64_t index = int64_t(tiles.size()) - 1; index >= 0; --index) attend_tile(a, tiles[index], scratch);

@@ -44,13 +44,13 @@ inline __attribute__((always_inline)) void multiply(
 enum class Epilogue { Plain, Exact, Add, SiluTimes };
 
 struct Linear {
-  const bf16* x;         // [M, K], row stride `x_stride`
+  const bf16* x;         // [M, K]
   const bf16* packed;    // [ceil(N / 32), K / 2, 32, 2]
   const float* bias;     // [N] or null
   const bf16* residual;  // [M, N], for Epilogue::Add
   bf16* out;             // [M, N]; for SiluTimes [M, N / 2]; for Exact null
   float* exact;          // [M, N], for Exact: not rounded
-  int64_t M, N, K, x_stride;
+  int64_t M, N, K;
 };
 
 template <int ROWS, Epilogue E>
@@ -62,7 +62,7 @@ void linear_tile(const Linear& l, int64_t row, int64_t panel) {
     const __m512 bias = l.bias ? _mm512_maskz_loadu_ps(lanes, l.bias + column + j * LANES) : _mm512_setzero_ps();
     for (int m = 0; m < ROWS; ++m) acc[m][j] = bias;
   }
-  multiply<ROWS>(l.x + row * l.x_stride, l.x_stride, l.packed + panel * l.K * PANEL, PANEL_STRIDE, l.K / 2, acc);
+  multiply<ROWS>(l.x + row * l.K, l.K, l.packed + panel * l.K * PANEL, PANEL_STRIDE, l.K / 2, acc);
   for (int m = 0; m < ROWS; ++m) {
     if constexpr (E == Epilogue::SiluTimes) {
       // a panel is 16 columns of the gate and the same 16 of what it gates

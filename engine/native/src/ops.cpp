@@ -1,7 +1,7 @@
 // The kernels as torch operators `docmill::*`, for bf16 on CPUs with AVX512_BF16.
 //
-// Callers answer for dtypes, contiguous rows and shapes that fit each other; sizes that the kernels cannot take are
-// refused here, before they would read beyond a tensor's end.
+// What comes from a model, `x` and queries, may lie in memory as it likes; of another dtype or size than the kernels
+// take it is refused here, before they would read beyond a tensor's end. Callers answer for everything else.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/tensor.h>
 
@@ -19,6 +19,13 @@ bf16* values_of(const Tensor& tensor) { return static_cast<bf16*>(tensor.data_pt
 bf16* values_of(const Maybe& tensor) { return tensor ? values_of(*tensor) : nullptr; }
 float* floats_of(const Maybe& tensor) { return tensor ? static_cast<float*>(tensor->data_ptr()) : nullptr; }
 
+// A model's values as the kernels read them: row by row, the values of a row side by side.
+// `apart`: there may be other values between the rows, as where queries, keys and values are made together.
+Tensor rows_of(const Tensor& x, bool apart = false) {
+  STD_TORCH_CHECK(x.scalar_type() == torch::headeronly::ScalarType::BFloat16, "values of another dtype than bfloat16");
+  return x.is_contiguous() || (apart && x.stride(1) == 1) ? x : torch::stable::contiguous(x);
+}
+
 Tensor pack_weight(const Tensor& weight) {
   const int64_t N = weight.size(0), K = weight.size(1);
   STD_TORCH_CHECK(K % 2 == 0, "a weight of ", K, " inputs: they go in pairs");
@@ -27,19 +34,27 @@ Tensor pack_weight(const Tensor& weight) {
   return packed;
 }
 
-Tensor multiply_exactly(const Tensor& x, const Tensor& packed, int64_t N, const Maybe& bias) {
+Tensor inputs_of(const Tensor& x, const Tensor& packed) {
+  STD_TORCH_CHECK(x.size(1) == 2 * packed.size(1), "rows of ", x.size(1), " for a weight of ", 2 * packed.size(1), " inputs");
+  return rows_of(x);
+}
+
+Tensor multiply_exactly(const Tensor& given, const Tensor& packed, int64_t N, const Maybe& bias) {
+  const Tensor x = inputs_of(given, packed);
   const int64_t M = x.size(0), K = x.size(1);
   Tensor out = torch::stable::new_empty(x, {M, N}, torch::headeronly::ScalarType::Float);
   linear<Epilogue::Exact>({values_of(x), values_of(packed), floats_of(bias), nullptr, nullptr,
-                           static_cast<float*>(out.data_ptr()), M, N, K, x.stride(0)});
+                           static_cast<float*>(out.data_ptr()), M, N, K});
   return out;
 }
 
 Tensor multiply_rows(
-    const Tensor& x, const Tensor& packed, int64_t N, const Maybe& bias, const Maybe& residual, bool gated) {
+    const Tensor& given, const Tensor& packed, int64_t N, const Maybe& bias, const Maybe& residual, bool gated) {
+  const Tensor x = inputs_of(given, packed);
+  const Maybe added = residual ? Maybe(rows_of(*residual)) : std::nullopt;
   const int64_t M = x.size(0), K = x.size(1);
   Tensor out = torch::stable::new_empty(x, {M, gated ? N / 2 : N});
-  const Linear l{values_of(x), values_of(packed), floats_of(bias), values_of(residual), values_of(out), nullptr, M, N, K, x.stride(0)};
+  const Linear l{values_of(x), values_of(packed), floats_of(bias), values_of(added), values_of(out), nullptr, M, N, K};
   if (gated)
     linear<Epilogue::SiluTimes>(l);
   else if (residual)
@@ -49,7 +64,8 @@ Tensor multiply_rows(
   return out;
 }
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
+Tensor rms_norm(const Tensor& given, const Tensor& weight, double epsilon) {
+  const Tensor x = rows_of(given);
   STD_TORCH_CHECK(x.size(1) % LANES == 0, "a norm of ", x.size(1), " values: they go by ", LANES);
   Tensor out = torch::stable::new_empty(x, {x.size(0), x.size(1)});
   const Norm norm{static_cast<float*>(weight.data_ptr()), float(epsilon)};
@@ -69,9 +85,10 @@ void store_tokens(
 }
 
 Tensor attend_runs(
-    const Tensor& query, const Tensor& keys, const Tensor& values, const Tensor& runs, int64_t H, int64_t K,
+    const Tensor& given, const Tensor& keys, const Tensor& values, const Tensor& runs, int64_t H, int64_t K,
     int64_t D, double scale, int64_t window, double softcap, const Maybe& sinks) {
   STD_TORCH_CHECK(D % PANEL == 0, "heads of ", D, ": they go by ", PANEL);
+  const Tensor query = rows_of(given, true);
   Tensor out = torch::stable::new_empty(query, {query.size(0), H * D});
   attend({values_of(query), values_of(keys), values_of(values), static_cast<Run*>(runs.data_ptr()), runs.size(0),
           floats_of(sinks), values_of(out), H, K, D, query.stride(0), window, float(scale), float(softcap)});

@@ -82,6 +82,19 @@ def test_a_row_sees_itself_and_what_came_before(length: int, window: int | None)
     assert torch.allclose(expected(tensors, window), got.float(), atol=TOLERANCE, rtol=TOLERANCE)
 
 
+@pytest.mark.parametrize("heads", [48, 71])
+def test_many_heads_may_share_their_keys(heads: int) -> None:
+    """More than a tile has rows, too, as in Falcon."""
+    query, keys, values = row(40, kv_heads=1)
+    tensors = query.repeat(1, -(-heads // HEADS), 1, 1)[:, :heads], keys, values
+    slab, slot = BlockSlab(), Slot(40)
+    slab.admit([slot])
+
+    got = attend(slab, [(slot, tensors, 0, 40)])
+
+    assert torch.allclose(expected(tensors), got.float(), atol=TOLERANCE, rtol=TOLERANCE)
+
+
 @pytest.mark.parametrize("softcap", [None, 2.0])
 @pytest.mark.parametrize("has_sinks", [False, True])
 def test_capped_scores_and_sinks(softcap: float | None, has_sinks: bool) -> None:

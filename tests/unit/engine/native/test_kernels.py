@@ -4,10 +4,14 @@ Sums in fp32 of products of bf16 are exact to 1e-6 or so; what is left is one ro
 to bf16, half a unit in its last place: a relative error of 2**-9.
 """
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import silu
+
+from engine.native.layers import NativeHead, NativeLinear, NativeNorm
 
 #: Twice the half unit: where a sum lies next to the middle, both neighbours are right.
 ROUNDING = 2**-8
@@ -99,6 +103,40 @@ def test_norm(size: int) -> None:
     got = torch.ops.docmill.rms_norm(x, weight, 1e-5)
 
     assert torch.allclose(exact.bfloat16().float() * weight, got.float(), rtol=2 * ROUNDING)
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "part of wider rows": lambda x: torch.cat((x, x), -1)[..., : x.shape[-1]],
+    "columns": lambda x: x.mT.contiguous().mT,
+    "every other row": lambda x: x.repeat_interleave(2, 1)[:, ::2],
+    "one row many times": lambda x: x[:, :1].expand_as(x),
+    "no rows": lambda x: x[:, :0],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_inputs_may_lie_in_memory_as_they_like(layout: Callable[[Tensor], Tensor]) -> None:
+    """A model may hand over a view of something else."""
+    x = layout(random(1, 5, 64))
+    weight, residual = random(50, 64, seed=1), layout(random(1, 5, 50, seed=2))
+    linear, norm = NativeLinear(weight, None), NativeNorm(torch.ones(64), 1e-5)
+
+    assert torch.equal(linear(x.contiguous()), linear(x))
+    assert torch.equal(NativeHead(weight, None)(x.contiguous()), NativeHead(weight, None)(x))
+    assert torch.equal(norm(x.contiguous()), norm(x))
+    added = linear.rows(x[0].contiguous(), residual[0].contiguous())
+    assert torch.equal(added, linear.rows(x[0], residual[0]))
+
+
+def test_what_would_be_misread_is_refused() -> None:
+    """Another dtype, and rows of another length than the weight has."""
+    ops = torch.ops.docmill
+    packed = ops.pack(random(32, 64))
+
+    with pytest.raises(RuntimeError, match="dtype"):
+        ops.linear(random(2, 64).float(), packed, 32, None, None, False)
+    with pytest.raises(RuntimeError, match="rows of 32"):
+        ops.linear_exact(random(2, 32), packed, 32, None)
 
 
 def test_sizes_that_would_be_read_beyond_are_refused() -> None:
