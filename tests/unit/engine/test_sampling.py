@@ -16,9 +16,13 @@ def sampled(seed: int | None, temperature: float = 1.0, top_p: float = 1.0) -> C
     return Chooser(Sampling(8, temperature=temperature, top_p=top_p, seed=seed))
 
 
-def test_greedy_takes_the_best() -> None:
-    """Without a temperature the likeliest token is taken."""
-    scores = torch.tensor([[0.0, 3.0, 1.0], [5.0, 3.0, 1.0]])
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+
+
+@DTYPES
+def test_greedy_takes_the_best(dtype: torch.dtype) -> None:
+    """Without a temperature the likeliest token is taken, the first of equal ones."""
+    scores = torch.tensor([[0.0, 3.0, 3.0], [5.0, 3.0, 1.0]], dtype=dtype)
 
     assert [1, 0] == choose(scores, [Chooser(Sampling(8)), Chooser(Sampling(8))])
 
@@ -27,9 +31,12 @@ def test_greedy_takes_the_best() -> None:
     "row", [[float("nan"), 1.0], [1.0, float("inf")], [float("-inf"), float("-inf")]]
 )
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_row_that_is_not_finite_gets_no_token(row: list[float], temperature: float) -> None:
+@DTYPES
+def test_a_row_that_is_not_finite_gets_no_token(
+    row: list[float], temperature: float, dtype: torch.dtype
+) -> None:
     """Its neighbours get theirs."""
-    scores = torch.tensor([[0.0, 1.0], row, [1.0, 0.0]])
+    scores = torch.tensor([[0.0, 1.0], row, [1.0, 0.0]], dtype=dtype)
     choosers = [Chooser(Sampling(8)), sampled(1, temperature), Chooser(Sampling(8))]
 
     assert [1, None, 0] == choose(scores, choosers)
