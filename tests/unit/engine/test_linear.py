@@ -53,6 +53,22 @@ def test_an_mlp_with_another_activation_keeps_it() -> None:
     assert torch.allclose(model(hidden), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_an_mlp_that_clamps_far_out_keeps_doing_so() -> None:
+    """What small values do not show is looked for in large ones."""
+
+    class Clamping(Mlp):
+        def forward(self, hidden: Any) -> Any:
+            """Compute the MLP, no value above 20."""
+            gate = self.act_fn(self.gate_proj(hidden)).clamp(max=20.0)
+            return self.down_proj(gate * self.up_proj(hidden))
+
+    model: Any = nn.Sequential(Clamping(nn.SiLU())).requires_grad_(False)
+
+    prepack(model)
+
+    assert type(model[0]) is Clamping
+
+
 def test_the_weight_can_still_be_looked_at() -> None:
     """Code that reads a layer's weight finds it."""
     linear = nn.Linear(5, 7)

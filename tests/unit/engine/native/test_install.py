@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
     GemmaConfig,
     GemmaForCausalLM,
+    LlamaConfig,
     LlamaForCausalLM,
     PhiConfig,
     PhiForCausalLM,
@@ -18,6 +20,7 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.models.llama.modeling_llama import LlamaMLP
 
 from engine.native.install import use_kernels
 from engine.native.layers import NativeHead, NativeLayer, NativeLinear, NativeNorm
@@ -141,9 +144,21 @@ def test_a_layer_that_computes_something_else_is_kept() -> None:
 
 
 def _config_with(activation: str) -> Any:
-    from transformers import LlamaConfig
-
     return LlamaConfig(**SIZES, head_dim=32, hidden_act=activation)
+
+
+def test_a_layer_that_clamps_far_out_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a few tokens do not show is looked for in larger values."""
+
+    def clamping(self: Any, hidden: Tensor) -> Any:
+        gate = self.act_fn(self.gate_proj(hidden)).clamp(max=100.0)
+        return self.down_proj(gate * self.up_proj(hidden))
+
+    monkeypatch.setattr(LlamaMLP, "forward", clamping)
+    engine = TorchEngine.load(llama(), dtype="bfloat16", device="cpu")
+
+    assert NativeLayer not in kinds(engine)
+    engine.close()
 
 
 def test_other_dtypes_have_no_kernels() -> None:
