@@ -17,7 +17,7 @@ from workers.smollm2 import Report
 _ROOT = Path(__file__).resolve().parents[1]
 _NATIVE = _ROOT / "engine" / "native"
 #: Beside the kernels, which engine.native keeps there.
-_NOTES = Path.home() / ".cache" / "docmill" / "native"
+_NOTES = Path("~/.cache/docmill/native")
 
 
 def prepare(report: Report, notes: Path = _NOTES) -> str | None:
@@ -32,9 +32,13 @@ def prepare(report: Report, notes: Path = _NOTES) -> str | None:
 
     Cost: nothing the second time; 2 s without a compiler, 10 to 20 s with one.
     """
-    note = notes / f"tried-{_version()}"
-    if note.exists():
-        return None
+    note: Path | None
+    try:
+        note = notes.expanduser() / f"tried-{_version()}"
+        if note.exists():
+            return None
+    except (OSError, RuntimeError):  # no home, or one that cannot be read
+        note = None
     report("preparing kernels for this processor (once, up to 20 s)")
     done = subprocess.run(
         [sys.executable, "-m", "engine.native"],
@@ -44,7 +48,8 @@ def prepare(report: Report, notes: Path = _NOTES) -> str | None:
         check=False,
     )
     said = (done.stdout or done.stderr).strip().splitlines() or ["no word"]
-    _write(note, said[-1])
+    if note is not None:
+        _write(note, said[-1])
     return said[-1]
 
 

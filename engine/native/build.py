@@ -9,6 +9,8 @@ import hashlib
 import logging
 import os
 import shutil
+import signal
+import struct
 import subprocess
 import time
 from contextlib import suppress
@@ -27,6 +29,9 @@ _FLAGS = (
 )
 _COMPILERS = ("g++", "c++", "clang++")
 
+#: Four times what a busy machine of two cores takes: only a compiler that hangs takes longer.
+_TIMEOUT_S = 120.0
+
 #: Where a library built ahead lies, beside the sources; images are built so.
 SHIPPED = Path(__file__).parent / "lib"
 
@@ -36,8 +41,15 @@ class Unavailable(Exception):
 
 
 def cached() -> Path:
-    """Return the folder for what is built on first use."""
-    return Path.home() / ".cache" / "docmill" / "native"
+    """Return the folder for what is built on first use.
+
+    Raises:
+        Unavailable: This user has no home.
+    """
+    try:
+        return Path.home() / ".cache" / "docmill" / "native"
+    except RuntimeError as error:
+        raise Unavailable("there is no home to keep them in (set HOME)") from error
 
 
 @cache
@@ -47,10 +59,11 @@ def why_unavailable() -> str | None:
     Cost: some milliseconds; the first time on a machine the compiler's seconds.
     """
     try:
-        torch.ops.load_library(str(library()))  # type: ignore[no-untyped-call]
+        path = library()
+        torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
     except (Unavailable, OSError) as error:
         return str(error)
-    return None
+    return None if hasattr(torch.ops.docmill, "attend") else f"{path} has none: delete it"
 
 
 def library(into: Path | None = None) -> Path:
@@ -60,15 +73,14 @@ def library(into: Path | None = None) -> Path:
         into: Build there, rather than look; absent: look beside the sources and in the cache.
 
     Raises:
-        Unavailable: This processor cannot run it, or it cannot be built.
+        Unavailable: This processor cannot run it, or it cannot be built or kept.
     """
     if into is None:
         obstacle = _processor_lacks()
         if obstacle:
             raise Unavailable(obstacle)
-        for folder in (SHIPPED, cached()):
-            if (path := folder / _name()).is_file():
-                return path
+        if _is_whole(path := SHIPPED / _name()) or _is_whole(path := cached() / _name()):
+            return path
     return _build((into or cached()) / _name())
 
 
@@ -92,6 +104,21 @@ def _name() -> str:
     return f"docmill-native-{digest.hexdigest()}.so"
 
 
+def _is_whole(path: Path) -> bool:
+    """Say whether a library is there to its end: loading one cut short ends the process."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+        # of ELF64: where the table of sections begins, which comes last, and its size
+        (start,), (size, count) = (
+            struct.unpack_from("<Q", head, 40),
+            struct.unpack_from("<HH", head, 58),
+        )
+        return head.startswith(b"\x7fELF") and path.stat().st_size >= start + size * count
+    except (OSError, struct.error):
+        return False
+
+
 def _build(path: Path) -> Path:
     compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
     if compiler is None:
@@ -111,9 +138,7 @@ def _build(path: Path) -> Path:
     libraries = [f"-L{root / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run([*command, *libraries], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise Unavailable(f"{compiler} failed: {_first_error(done.stderr)}")
+        _compile([*command, *libraries])
         made.replace(path)  # whole or not at all, also for processes that start together
     except OSError as error:
         raise Unavailable(f"{path.parent}: {error.strerror or error}") from error
@@ -122,6 +147,28 @@ def _build(path: Path) -> Path:
             made.unlink()
     _log.info("built CPU kernels in %.0f s", time.perf_counter() - started)
     return path
+
+
+def _compile(command: list[str]) -> None:
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        process_group=0,
+    )
+    try:
+        _, said = process.communicate(timeout=_TIMEOUT_S)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)  # the compiler has processes of its own
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise Unavailable(f"{command[0]} did not end within {_TIMEOUT_S:.0f} s") from error
+        raise
+    if process.returncode:
+        raise Unavailable(f"{command[0]} failed: {_first_error(said)}")
 
 
 def _first_error(output: str) -> str:

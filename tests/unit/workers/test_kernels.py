@@ -56,3 +56,15 @@ def test_a_home_that_cannot_be_written_to_stops_nothing(builder: Builder, tmp_pa
     (tmp_path / "file").touch()
 
     assert kernels.prepare(lambda line: None, tmp_path / "file") == builder.said
+
+
+def test_no_home_at_all_stops_nothing(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run as a user that nobody knows; an image brings kernels of its own."""
+
+    def nobody(self: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", nobody)
+
+    assert kernels.prepare(lambda line: None) == builder.said
+    assert kernels.prepare(lambda line: None) == builder.said
