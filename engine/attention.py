@@ -1,10 +1,10 @@
 """Attention for packed rows, plugged into transformers: no padding, each row sees itself alone.
 
-Decides how a packed step is attended, run by run; runs of one token whose rows lie side by side in
-the slab are attended by one call. Models reach it through the registered attention function
-`docmill`; what a model asks for beyond causal attention with windows,
-sinks and capped scores raises `Unsupported`. May import torch, transformers, engine.steps,
-engine.native.slab and engine.kernels.
+Decides how a packed step is attended: all of it by one kernel where there is one, else run by run,
+where runs of one token whose rows lie side by side in the slab are attended by one call. Models
+reach it through the registered attention function `docmill`; what a model asks for beyond causal
+attention with windows, sinks and capped scores raises `Unsupported`. May import torch,
+transformers, engine.steps, engine.native.slab, engine.kernels and engine.unsupported.
 """
 
 from dataclasses import dataclass
@@ -27,19 +27,12 @@ from engine.kernels import (
 )
 from engine.native.slab import BlockSlab
 from engine.steps import PackedStep, Run, Way
-from engine.unsupported import Unsupported
-
-try:
-    from torch.nn.attention import varlen
-except ImportError:
-    varlen = None  # type: ignore[assignment] # before torch 2.10
+from engine.unsupported import pass_of
 
 NAME = "docmill"
 
-#: What models hand to attention functions that needs no attention here.
-_HARMLESS = frozenset(
-    {"cache", "use_cache", "position_ids", "position_embeddings", "dropout", "output_attentions"}
-)
+#: Queries of packed tokens, and keys and values as the model hands them over.
+Given = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,53 +76,51 @@ def packed_attention(
     Raises:
         Unsupported: The model wants a kind of attention that is not built here.
     """
-    if packed is None:
-        raise Unsupported("its layers do not pass keyword arguments on to attention")
-    asked = [name for name, value in kwargs.items() if not _is_harmless(name, value)]
-    if attention_mask is not None or asked:
-        raise Unsupported(f"attention with {', '.join(asked) or 'a mask of its own'}")
+    step = pass_of(packed, attention_mask, kwargs)
     layer = module.layer_idx
     assert isinstance(layer, int)
-    packed.windows[layer] = sliding_window
+    step.windows[layer] = sliding_window
     scale = query.shape[3] ** -0.5 if scaling is None else scaling
     wanted = Wanted(layer, scale, sliding_window, softcap, s_aux)
-    if isinstance(packed.slab, BlockSlab):
-        sinks = None if s_aux is None else s_aux.float()
-        limits = sliding_window, softcap, sinks
-        return packed.slab.attend(layer, query, packed.run_table, scale, *limits), None
-    out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])
-    if packed.way == "varlen" and wanted.is_plain:
-        return _attend_all(packed, query, wanted)[None], None
-    if packed.way == "gathered":
-        ends = accumulate(run.length for run in packed.runs)
-        for run, end in zip(packed.runs, ends, strict=True):
-            tokens, row = slice(run.start, run.end), slice(end - run.length, end)
-            given = query[:, :, tokens], key[:, :, row], value[:, :, row]
-            out[tokens] = _attend_run(packed, run, given, wanted)
-        return out[None], None
-    for lane in packed.lanes:
-        tokens = slice(lane[0].start, lane[-1].end)
-        if lane[0].end - lane[0].start == 1:
-            out[tokens] = _attend_lane(packed, lane, query[0, :, tokens], wanted)
-        else:
-            given = query[:, :, tokens], key[:, :, tokens], value[:, :, tokens]
-            if lane[0].past:
-                given = given[0], *packed.row(layer, lane[0])
-            out[tokens] = _attend_run(packed, lane[0], given, wanted)
-    return out[None], None
+    if isinstance(step.slab, BlockSlab):
+        return _attend_blocks(step, step.slab, query, wanted), None
+    if step.way == "varlen" and wanted.is_plain:
+        return _attend_all(step, query, wanted)[None], None
+    attend = _attend_gathered if step.way == "gathered" else _attend_lanes
+    return attend(step, (query, key, value), wanted)[None], None
 
 
 def ways(dtype: torch.dtype, device: torch.device) -> tuple[Way, ...]:
     """Return the ways in which a model may be attended here, the fastest first."""
-    fused = device.type == "cuda" and dtype is not torch.float32 and varlen is not None
+    may_fuse = device.type == "cuda" and dtype is not torch.float32
+    fused = may_fuse and _fused_attention() is not None
     return ("varlen", "runs", "gathered") if fused else ("runs", "gathered")
+
+
+def _fused_attention() -> Any:
+    """Return torch's attention of rows of any length, None before torch 2.10.
+
+    Cost: the first time, the import of torch's compiler with it; so only where it may be of use.
+    """
+    try:
+        from torch.nn.attention import varlen
+    except ImportError:
+        return None
+    return varlen.varlen_attn
+
+
+def _attend_blocks(step: PackedStep, slab: BlockSlab, query: Tensor, wanted: Wanted) -> Tensor:
+    """Attend all runs by the CPU's own kernels; [1, T, H, D]."""
+    sinks = None if wanted.sinks is None else wanted.sinks.float()
+    limits = wanted.window, wanted.softcap, sinks
+    return slab.attend(wanted.layer, query, step.run_table, wanted.scale, *limits)
 
 
 def _attend_all(step: PackedStep, query: Tensor, wanted: Wanted) -> Tensor:
     """Attend all runs by one kernel, which reads the slab where it lies; [T, H, D]."""
     keys, values = step.slab.stores(wanted.layer)
     starts, bases, lengths = step.borders
-    attended = varlen.varlen_attn(
+    attended: Tensor = _fused_attention()(
         query[0].transpose(0, 1),
         keys,
         values,
@@ -142,13 +133,38 @@ def _attend_all(step: PackedStep, query: Tensor, wanted: Wanted) -> Tensor:
         enable_gqa=True,
         seqused_k=lengths,
     )
-    assert isinstance(attended, Tensor)  # a pair only where asked for
     return attended
 
 
-def _attend_run(
-    step: PackedStep, run: Run, given: tuple[Tensor, Tensor, Tensor], wanted: Wanted
-) -> Tensor:
+def _attend_gathered(step: PackedStep, given: Given, wanted: Wanted) -> Tensor:
+    """Attend run by run over whole rows, which the model has made end to end; [T, H, D]."""
+    query, keys, values = given
+    out = query.new_empty(query.shape[2], query.shape[1], values.shape[3])
+    ends = accumulate(run.length for run in step.runs)
+    for run, end in zip(step.runs, ends, strict=True):
+        tokens, row = slice(run.start, run.end), slice(end - run.length, end)
+        part = query[:, :, tokens], keys[:, :, row], values[:, :, row]
+        out[tokens] = _attend_run(step, run, part, wanted)
+    return out
+
+
+def _attend_lanes(step: PackedStep, given: Given, wanted: Wanted) -> Tensor:
+    """Attend lane by lane over what the slab holds of rows; [T, H, D]."""
+    query, keys, values = given
+    out = query.new_empty(query.shape[2], query.shape[1], values.shape[3])
+    for lane in step.lanes:
+        first, tokens = lane[0], slice(lane[0].start, lane[-1].end)
+        if first.end - first.start == 1:
+            out[tokens] = _attend_lane(step, lane, query[0, :, tokens], wanted)
+        else:
+            part = query[:, :, tokens], keys[:, :, tokens], values[:, :, tokens]
+            if first.past:
+                part = part[0], *step.row(wanted.layer, first)
+            out[tokens] = _attend_run(step, first, part, wanted)
+    return out
+
+
+def _attend_run(step: PackedStep, run: Run, given: Given, wanted: Wanted) -> Tensor:
     """Attend a run by itself; `given` are its queries and its whole row's keys and values."""
     query, keys, values = given
     mask = _run_mask(step, run, wanted, query)
@@ -179,12 +195,6 @@ def _attend_lane(step: PackedStep, lane: list[Run], query: Tensor, wanted: Wante
         one_each, keys, values, mask, wanted.scale, wanted.softcap, wanted.sinks
     )
     return attended[:, :, 0]
-
-
-def _is_harmless(name: str, value: Any) -> bool:
-    if name == "is_causal":
-        return value is not False
-    return value is None or value is False or name in _HARMLESS
 
 
 def _run_mask(step: PackedStep, run: Run, wanted: Wanted, query: Tensor) -> Tensor | None:

@@ -16,12 +16,9 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from engine.ragged import Block, RaggedPass, Run
-from engine.unsupported import Unsupported
+from engine.unsupported import pass_of
 
 NAME = "docmill-ragged"
-
-#: What models hand to attention functions that needs no attention here.
-_HARMLESS = frozenset({"cache", "use_cache", "position_ids", "position_embeddings", "dropout"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +58,7 @@ def ragged_attention(
     Raises:
         Unsupported: The model wants a kind of attention that is not built here.
     """
-    if ragged is None:
-        raise Unsupported("its layers do not pass keyword arguments on to attention")
-    asked = [name for name, value in kwargs.items() if not _is_harmless(name, value)]
-    if attention_mask is not None or asked:
-        raise Unsupported(f"attention with {', '.join(asked) or 'a mask of its own'}")
+    ragged = pass_of(ragged, attention_mask, kwargs)
     layer = module.layer_idx
     assert isinstance(layer, int)
     ragged.windows_asked[layer] = sliding_window
@@ -170,12 +163,6 @@ def _near(
 def _far(block: Block, far: Far, seen: Tensor) -> Part:
     entries = block.of(far.entries)[:, None, : seen.shape[-1]]
     return Part(entries, entries, seen)
-
-
-def _is_harmless(name: str, value: Any) -> bool:
-    if name == "is_causal":
-        return value is not False
-    return value is None or value is False or name in _HARMLESS
 
 
 AttentionInterface.register(NAME, ragged_attention)
