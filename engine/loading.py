@@ -5,7 +5,8 @@ May import torch, transformers, docmill.errors and the modules of this package b
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.cache_utils import Cache
 from transformers.utils import logging as transformers_logging
 
 from docmill.errors import EngineError, EngineFault, ModelLoadError
@@ -56,26 +58,42 @@ class LoadedModel:
             EngineFault: The model failed; running out of memory passes as torch raised it.
         """
         step.way = self.way
+        return self.compute(ids, positions, keep, SlabCache(step), packed=step)
+
+    def compute(
+        self, ids: Tensor, positions: Tensor, keep: Tensor, cache: Cache, **told: object
+    ) -> Tensor:
+        """Compute tokens laid end to end; `told` reaches the attention function. See `forward`."""
         # an empty selection is not worth asking every model for: compute one, drop it
         wanted = keep if len(keep) else torch.zeros(1, dtype=torch.int64, device=self.device)
-        try:
-            with torch.inference_mode():
-                output = self.model(
-                    input_ids=ids[None],
-                    position_ids=positions[None],
-                    cache=SlabCache(step),
-                    use_cache=True,
-                    logits_to_keep=wanted,
-                    packed=step,
-                )
-        except (EngineError, Unsupported):
-            raise
-        except Exception as error:
-            if is_out_of_memory(error):
-                raise
-            raise EngineFault(f"the model failed: {type(error).__name__}: {error}") from error
+        with model_failures(), torch.inference_mode():
+            output = self.model(
+                input_ids=ids[None],
+                position_ids=positions[None],
+                cache=cache,
+                use_cache=True,
+                logits_to_keep=wanted,
+                **told,
+            )
         scores: Tensor = output.logits[0]
         return scores[: len(keep)]
+
+
+@contextmanager
+def model_failures() -> Iterator[None]:
+    """Let a model's failures be our error; running out of memory passes as torch raised it.
+
+    Raises:
+        EngineFault: The model failed in the block.
+    """
+    try:
+        yield
+    except (EngineError, Unsupported):
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise EngineFault(f"the model failed: {type(error).__name__}: {error}") from error
 
 
 def load(path: Path, device: torch.device, dtype: torch.dtype, max_len: int | None) -> LoadedModel:

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from docmill.errors import EngineFault
 from engine.answer import Answer
 from engine.base import Event, Row
 from engine.batch import RunningBatch
 from engine.device import is_out_of_memory
+from engine.loading import model_failures
 from engine.sampling import choose
 from engine.stateful_forward import forward_group
 
@@ -80,7 +80,8 @@ class GroupedBatch(RunningBatch):
             if not running:
                 return
             part = ids[:, : self._limits.chunk_tokens]
-            scores = self._forward(part, past, cache)
+            with model_failures():
+                scores = forward_group(self._loaded, part, past, cache)
             past += part.shape[1]
             ids = ids[:, part.shape[1] :]
             if not ids.shape[1]:
@@ -91,14 +92,6 @@ class GroupedBatch(RunningBatch):
                 kept = [index for index, event in enumerate(events) if event is None]
                 ids = _keep(running, cache, ids, kept)
                 yield from filter(None, events)
-
-    def _forward(self, ids: Tensor, past: int, cache: DynamicCache) -> Tensor:
-        try:
-            return forward_group(self._loaded, ids, past, cache)
-        except Exception as error:
-            if is_out_of_memory(error):
-                raise
-            raise EngineFault(f"the model failed: {type(error).__name__}: {error}") from error
 
 
 def _keep(running: list[Answer], cache: DynamicCache, ids: Tensor, kept: Sequence[int]) -> Tensor:
