@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator, Sequence
 from docmill.errors import DeviceOutOfMemory
 from engine.answer import Answer, without_refused
 from engine.base import Event, Refill, Row, RowFailed, Step
-from engine.device import release_memory
+from engine.device import is_out_of_memory, release_memory
 from engine.loading import LoadedModel
 from engine.options import Limits
+from engine.sharing import in_groups
 
 
 class RunningBatch:
@@ -77,3 +78,53 @@ class RunningBatch:
             shape = {"rows": 1, "tokens": answer.num_needed}
             message = f"out of memory with this document alone ({answer.num_needed} tokens)"
             yield RowFailed(answer.row.row_id, DeviceOutOfMemory(message, **shape))
+
+
+class OpenBatch(RunningBatch):
+    """A batch that rows join and leave while it runs, turn by turn."""
+
+    def __init__(
+        self, loaded: LoadedModel, limits: Limits, refill: Refill | None, step: Step | None
+    ) -> None:
+        super().__init__(loaded, limits, refill, step)
+        self._exhausted = False
+
+    def run(self, rows: Sequence[Row]) -> Iterator[Event]:
+        """Answer rows; see `engine.base.Engine.run`."""
+        try:
+            yield from self._accept(rows)
+            while not self._exhausted:
+                retreats = False
+                try:
+                    yield from self._turn()
+                except Exception as error:
+                    retreats = is_out_of_memory(error) and bool(self._running())
+                    if not retreats:
+                        raise
+                if retreats:  # out here, where the failed pass' tensors are gone
+                    answers = self._running()
+                    self._clear()
+                    yield from self._start_smaller(answers, len(answers))
+        finally:
+            self._clear()
+
+    def _turn(self) -> Iterator[Event]:
+        """Let rows join and leave, and compute something; note when there is nothing more to do."""
+        raise NotImplementedError
+
+    def _running(self) -> list[Answer]:
+        """Return the answers of the rows that have joined and not ended."""
+        raise NotImplementedError
+
+    def _clear(self) -> None:
+        """Let every row go and free its memory."""
+        raise NotImplementedError
+
+    def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
+        """Accept rows, those that begin alike one after another."""
+        return super()._accept([rows[index] for index in in_groups([row.prompt for row in rows])])
+
+    def _may_admit(self, num_live: int) -> bool:
+        """Say whether enough slots are free for rows to join; at a row's end only, unless empty."""
+        free = self._max_rows - num_live
+        return not num_live or free >= max(1, self._limits.refill_share * self._max_rows)

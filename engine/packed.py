@@ -8,21 +8,20 @@ which join do not hold up the others. May import numpy and the modules of this p
 import time
 from collections.abc import Iterator, Sequence
 
-from engine.base import Event, Refill, Row, Step
-from engine.batch import RunningBatch
-from engine.device import is_out_of_memory
+from engine.answer import Answer
+from engine.base import Event, Refill, Step
+from engine.batch import OpenBatch
 from engine.live import LiveRow, Part
 from engine.loading import LoadedModel
 from engine.options import Limits
 from engine.passes import compute
 from engine.prefill import Prefill
 from engine.sampling import Choices
-from engine.sharing import in_groups
 from engine.slab import Slot
 from engine.speculation import Speculation
 
 
-class PackedBatch(RunningBatch):
+class PackedBatch(OpenBatch):
     """One call of `run`: the rows waiting, the rows live, and their slab."""
 
     def __init__(
@@ -34,35 +33,10 @@ class PackedBatch(RunningBatch):
         self._prefill = Prefill()
         self._speculation = Speculation(limits.max_drafts)
         self._unshared: set[str] = set()
-        self._exhausted = False
-
-    def run(self, rows: Sequence[Row]) -> Iterator[Event]:
-        """Answer rows; see `engine.base.Engine.run`."""
-        try:
-            yield from self._accept(rows)
-            while not self._exhausted:
-                try:
-                    yield from self._turn()
-                except Exception as error:
-                    if not is_out_of_memory(error) or not self._live:
-                        raise
-                    retreat = True
-                else:
-                    retreat = False
-                if retreat:  # out here, where the failed pass' tensors are gone
-                    answers = [live.answer for live in self._live.values()]
-                    self._clear()
-                    yield from self._start_smaller(answers, len(answers))
-        finally:
-            self._clear()
-
-    def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
-        """Accept rows, those that begin alike one after another."""
-        return super()._accept([rows[index] for index in in_groups([row.prompt for row in rows])])
 
     def _turn(self) -> Iterator[Event]:
         """Let rows join if there is room, then compute one pass."""
-        if self._may_admit():
+        if self._may_admit(len(self._live)):
             more = self._ask_for_more(len(self._live))
             yield from self._accept(more)
             self._admit()
@@ -76,6 +50,9 @@ class PackedBatch(RunningBatch):
             choices = Choices(scores, choosers)  # waits for the device
             self._speculation.observe(parts, time.perf_counter() - began)
             yield from self._advance(parts, choices)
+
+    def _running(self) -> list[Answer]:
+        return [live.answer for live in self._live.values()]
 
     def _clear(self) -> None:
         self._live.clear()
@@ -96,10 +73,6 @@ class PackedBatch(RunningBatch):
 
     def _num_held(self) -> int:
         return sum(slot.capacity for slot in self._live)
-
-    def _may_admit(self) -> bool:
-        free = self._max_rows - len(self._live)
-        return not self._live or free >= max(1, self._limits.refill_share * self._max_rows)
 
     def _admit(self) -> None:
         """Take waiting rows as long as slots and tokens allow; at least one if nothing runs."""

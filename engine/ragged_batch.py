@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.answer import Answer
-from engine.base import Event, Refill, Row, Step
-from engine.batch import RunningBatch
-from engine.device import is_out_of_memory
+from engine.base import Event, Refill, Step
+from engine.batch import OpenBatch
 from engine.loading import LoadedModel
 from engine.options import Limits
 from engine.ragged import RaggedPass, Run
@@ -25,7 +24,6 @@ from engine.ragged_forward import forward
 from engine.ragged_prefixes import plan_beginnings
 from engine.ragged_store import RowStore
 from engine.sampling import choose
-from engine.sharing import in_groups
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +54,7 @@ class _Live:
         return self.answer.row.prompt[self.length : end if halt is None else min(end, halt)]
 
 
-class RaggedBatch(RunningBatch):
+class RaggedBatch(OpenBatch):
     """One call of `run`: the rows waiting, the rows live, and their state."""
 
     def __init__(
@@ -65,31 +63,9 @@ class RaggedBatch(RunningBatch):
         super().__init__(loaded, limits, refill, step)
         self._live: list[_Live] = []
         self._store = RowStore()
-        self._exhausted = False
 
-    def run(self, rows: Sequence[Row]) -> Iterator[Event]:
-        """Answer rows; see `engine.base.Engine.run`."""
-        try:
-            yield from self._accept(rows)
-            while not self._exhausted:
-                try:
-                    yield from self._turn()
-                except Exception as error:
-                    if not is_out_of_memory(error) or not self._live:
-                        raise
-                    retreat = True
-                else:
-                    retreat = False
-                if retreat:  # out here, where the failed pass' tensors are gone
-                    answers = [live.answer for live in self._live]
-                    self._clear()
-                    yield from self._start_smaller(answers, len(answers))
-        finally:
-            self._clear()
-
-    def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
-        """Accept rows, those that begin alike one after another."""
-        return super()._accept([rows[index] for index in in_groups([row.prompt for row in rows])])
+    def _running(self) -> list[Answer]:
+        return [live.answer for live in self._live]
 
     def _clear(self) -> None:
         self._live.clear()
@@ -97,8 +73,7 @@ class RaggedBatch(RunningBatch):
 
     def _turn(self) -> Iterator[Event]:
         """Let rows join if there is room, then decode one token of each."""
-        free = self._max_rows - len(self._live)
-        if not self._live or free >= max(1, self._limits.refill_share * self._max_rows):
+        if self._may_admit(len(self._live)):
             more = self._ask_for_more(len(self._live))
             yield from self._accept(more)
             self._admit()
