@@ -1,9 +1,9 @@
-"""Which path serves a model: found out by asking it, not by knowing its name.
+"""Whether the packed path serves a model: found out by asking it, not by knowing its name.
 
-Decides between the packed path and the grouped one. A model is packed only if its configuration
-holds nothing that couples rows, if it asks our attention for nothing but causal or sliding-window
-attention, and if two rows computed packed, cut and decoded come out as each does alone. May import
-torch, transformers and the modules of this package below it.
+Decides what is asked. A model is packed only if its configuration holds nothing that couples rows,
+if it asks our attention for nothing that is not built, and if two rows computed packed, cut and
+decoded come out as each does alone. What other paths are asked is `engine.stateful_probe`'s. May
+import torch, transformers, docmill.errors and the modules of this package below it.
 """
 
 from itertools import accumulate
@@ -27,7 +27,7 @@ _LENGTHS = (8, 9)
 _TOLERANCE = {torch.float32: 1e-3}
 _TOLERANCE_HALF = 8e-2
 
-#: Rotary embeddings whose angles depend on the longest row of a batch.
+#: Rotary embeddings whose angles depend on the longest row of a batch, or of a pass.
 _COUPLED_ROPE = frozenset({"dynamic", "longrope"})
 
 
@@ -66,7 +66,7 @@ def single_scores(loaded: LoadedModel) -> Tensor:
     """
     try:
         with torch.inference_mode():
-            prompts = [prompt[None] for prompt in _prompts(loaded)]
+            prompts = [prompt_for(loaded, length)[None] for length in _LENGTHS]
             each = [loaded.model(input_ids=ids, use_cache=False).logits[0, -1] for ids in prompts]
             scores = torch.stack(each)
     except Exception as error:
@@ -87,20 +87,27 @@ def _obstacle(model: Any) -> str | None:
         return "its cache is stateful"
     if not getattr(model, "_supports_attention_backend", False):
         return "its attention cannot be replaced"
-    rope = getattr(config, "rope_parameters", None) or {}
-    nested = [value for value in rope.values() if isinstance(value, dict)]
-    coupled = _COUPLED_ROPE & {each.get("rope_type") for each in (rope, *nested)}
-    if coupled:
+    if coupled := coupled_rope(config):
         return f"its rotary embedding is {', '.join(coupled)}"
     others = set(get_layer_types_and_kwargs(config)[0]) - {"full_attention", "sliding_attention"}
     return f"it has layers of type {', '.join(sorted(others))}" if others else None
 
 
-def _prompts(loaded: LoadedModel) -> list[Tensor]:
-    return [
-        (torch.arange(length, device=loaded.device) * 7 + length) % loaded.vocab_size
-        for length in _LENGTHS
-    ]
+def coupled_rope(config: Any) -> list[str]:
+    """Return the kinds of rotary embedding whose angles depend on what else is computed."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    nested = [value for value in rope.values() if isinstance(value, dict)]
+    return sorted(_COUPLED_ROPE & {each.get("rope_type") for each in (rope, *nested)})
+
+
+def prompt_for(loaded: LoadedModel, length: int, shift: int = 0) -> Tensor:
+    """Return a prompt without meaning, like no other; [length]."""
+    return (torch.arange(length, device=loaded.device) * 7 + length + shift) % loaded.vocab_size
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Return the largest relative error of scores that is taken for rounding."""
+    return _TOLERANCE.get(dtype, _TOLERANCE_HALF)
 
 
 def packed_difference(loaded: LoadedModel, alone: Tensor) -> str | None:
@@ -111,8 +118,8 @@ def packed_difference(loaded: LoadedModel, alone: Tensor) -> str | None:
     if windows != expected:
         return "its layers do not say how far they look back"
     error = float((packed.float() - alone.float()).norm() / alone.float().norm())
-    tolerance = _TOLERANCE.get(loaded.model.dtype, _TOLERANCE_HALF)
-    return None if error <= tolerance else f"packed rows differ from single ones by {error:.1e}"
+    close = error <= tolerance(loaded.model.dtype)
+    return None if close else f"packed rows differ from single ones by {error:.1e}"
 
 
 def packed_scores(loaded: LoadedModel) -> tuple[Tensor, dict[int, int | None]]:
@@ -121,7 +128,7 @@ def packed_scores(loaded: LoadedModel) -> tuple[Tensor, dict[int, int | None]]:
     Returns:
         The scores after each, [2, V], and the sliding window that each layer asked for.
     """
-    prompts = _prompts(loaded)
+    prompts = [prompt_for(loaded, length) for length in _LENGTHS]
     slab = loaded.new_slab()
     slots = [Slot(length) for length in _LENGTHS]
     slab.admit(slots)

@@ -15,6 +15,7 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 
 from docmill.errors import EngineError
 from engine.loading import LoadedModel
+from engine.probe import coupled_rope, prompt_for
 from engine.ragged import RaggedPass, Run
 from engine.ragged_attention import NAME
 from engine.ragged_compressor import RaggedCompressor, can_replace
@@ -27,9 +28,7 @@ from engine.stateful_probe import (
     Outcome,
     StateKey,
     alone,
-    coupled_rope,
     difference,
-    prompt_for,
 )
 from engine.unsupported import Unsupported
 

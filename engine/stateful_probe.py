@@ -1,13 +1,12 @@
 """Whether rows of equal length can run together with transformers' own cache; else the refusal.
 
 Decides what rows computed together are compared with, and how far they may differ. A model whose
-rows are wrong even so cannot be served. May import torch, transformers, docmill.errors,
-engine.loading and engine.stateful_forward.
+rows are wrong even so cannot be served. May import torch, transformers, docmill.errors and the
+modules of this package below it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,11 +14,8 @@ from transformers import DynamicCache
 
 from docmill.errors import ModelLoadError
 from engine.loading import LoadedModel
+from engine.probe import coupled_rope, prompt_for, tolerance
 from engine.stateful_forward import forward_group
-
-#: Largest relative error of the scores: rounding gives 1e-5 in fp32 and 2e-2 in bf16.
-_TOLERANCE = {torch.float32: 1e-3}
-_TOLERANCE_HALF = 8e-2
 
 #: Tokens computed one by one, as answers are: some models' caches go wrong at the second only.
 NUM_DECODED = 4
@@ -29,10 +25,6 @@ LAST_CUT = 2
 
 #: Tokens of the two prompts: enough to be cut, and to fill windows of a few tokens.
 _LENGTH = 13
-
-#: Rotary embeddings whose angles depend on the longest row of a batch, or of a pass.
-_COUPLED_ROPE = frozenset({"dynamic", "longrope"})
-
 
 #: A state's layer, kind and number; `RaggedMixer` keeps them under the same.
 StateKey = tuple[int, str, int]
@@ -73,18 +65,6 @@ def may_cut_prompts(loaded: LoadedModel) -> bool:
     return difference(loaded, _grouped(loaded, prompts, parts), expected) is None
 
 
-def coupled_rope(config: Any) -> list[str]:
-    """Return the kinds of rotary embedding whose angles depend on what else is computed."""
-    rope = getattr(config, "rope_parameters", None) or {}
-    nested = [value for value in rope.values() if isinstance(value, dict)]
-    return sorted(_COUPLED_ROPE & {each.get("rope_type") for each in (rope, *nested)})
-
-
-def prompt_for(loaded: LoadedModel, length: int, shift: int = 0) -> Tensor:
-    """Return a prompt without meaning, like no other; [length]."""
-    return (torch.arange(length, device=loaded.device) * 7 + length + shift) % loaded.vocab_size
-
-
 def alone(loaded: LoadedModel, prompts: Sequence[Tensor]) -> Outcome:
     """Compute each prompt alone and in one piece, with transformers' own cache.
 
@@ -102,9 +82,9 @@ def difference(loaded: LoadedModel, got: Outcome, expected: Outcome) -> str | No
         return f"its layer {min(missing)[0]} keeps its state elsewhere"
     pairs = [(got.scores, expected.scores)]
     pairs += [(got.states[key], state) for key, state in expected.states.items()]
-    tolerance = _TOLERANCE.get(loaded.model.dtype, _TOLERANCE_HALF)
     errors = [_relative(*pair) for pair in pairs]
-    wrong = [error for error in errors if not error <= tolerance]  # so NaN is wrong too
+    # written so that NaN is wrong too
+    wrong = [error for error in errors if not error <= tolerance(loaded.model.dtype)]
     return f"rows together differ from single ones by {wrong[0]:.1e}" if wrong else None
 
 
