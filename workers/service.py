@@ -150,8 +150,9 @@ def prepare_model(settings: Settings, stops: StopRequests) -> ModelFiles | None:
     def prepare() -> None:
         try:
             files = models.for_settings(settings, _report)
-            if settings.engine != "fake" and settings.device != "cuda":
-                kernels.prepare(_report)
+            wants_kernels = settings.engine != "fake" and settings.device != "cuda"
+            if wants_kernels and (said := kernels.prepare(_report)):
+                _report(said)
             prepared.set_result(files)
         except BaseException as error:  # noqa: BLE001 - raised again where the result is read
             prepared.set_exception(error)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from workers import kernels
+from workers import kernels, service
+from workers.settings import Settings
 
 
 class Builder:
@@ -68,3 +69,26 @@ def test_no_home_at_all_stops_nothing(builder: Builder, monkeypatch: pytest.Monk
 
     assert kernels.prepare(lambda line: None) == builder.said
     assert kernels.prepare(lambda line: None) == builder.said
+
+
+class NoStops:
+    """Nobody asks for a stop."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Let the service go on."""
+        return False
+
+
+def test_a_service_without_kernels_says_so(
+    builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, with the reason, to those who watch it start."""
+    told: list[str] = []
+    monkeypatch.setattr(kernels.prepare, "__defaults__", (tmp_path,))
+    monkeypatch.setattr("workers.service.models.for_settings", lambda *_: "files")
+    monkeypatch.setattr(service, "_report", told.append)
+    stops: Any = NoStops()
+
+    assert "files" == service.prepare_model(Settings(device="cpu"), stops)
+    assert builder.said == told[-1]
+    assert len(told) == 2
