@@ -172,5 +172,7 @@ def _compile(command: list[str]) -> None:
 
 
 def _first_error(output: str) -> str:
-    lines = [line for line in output.splitlines() if "error" in line] or output.splitlines()[:1]
+    said = output.splitlines()
+    # linkers say "failed", and why, before the compiler says "error" of them
+    lines = [line for line in said if "error" in line or "failed" in line] or said[:1]
     return lines[0][:300] if lines else "without a word"

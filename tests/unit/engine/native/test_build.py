@@ -70,6 +70,16 @@ def test_a_compiler_that_fails_is_quoted(empty: Path, monkeypatch: pytest.Monkey
     assert not list((empty / "cache").iterdir())
 
 
+def test_of_a_full_disk_the_linker_is_quoted() -> None:
+    """Not the compiler, which says only that the linker failed."""
+    said = (
+        "/usr/bin/ld: final link failed: No space left on device\n"
+        "collect2: error: ld returned 1 exit status\n"
+    )
+
+    assert "No space left" in build._first_error(said)
+
+
 def test_a_folder_that_cannot_be_written_is_named(empty: Path) -> None:
     """A full or read-only disk costs the kernels, not the service."""
     (empty / "cache").write_text("a file where a folder should be")
