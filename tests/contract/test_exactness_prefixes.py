@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.base import Row, Sampling
+from engine.base import Row, RowDone, Sampling
 from tests.support.exactness import (
+    LONG,
+    SHORT,
     Subject,
     leaving_at,
     make_prompt,
@@ -39,11 +41,18 @@ def test_rows_that_share_a_prefix_answer_as_alone(model: Subject) -> None:
     assert expected == run(model.engine(chunk_tokens=20), rows)
 
 
-def test_greedy_rows_that_share_a_prefix_answer_as_generate_does(model: Subject) -> None:
-    """What is computed once says what transformers computes for each row anew."""
-    rows = [row for row in sharing_rows() if not row.sampling.temperature]
+def test_what_rows_share_is_computed_once(model: Subject) -> None:
+    """One row computes the part that all share, one the rest of the prefix; others take it over."""
+    rows = sharing_rows()
+    cached: dict[str, int] = {}
+    for event in model.engine().run(rows):
+        assert isinstance(event, RowDone), event
+        cached[event.row_id] = event.num_cached_tokens
+    assert 0 == cached.pop("nothing shared")
 
-    assert model.generated(rows) == run(model.engine(), rows)
+    parts, whole = {row.row_id for row in rows if "a part" in row.row_id}, LONG - 1
+    assert [0] == [count for count in cached.values() if count < SHORT]
+    assert 1 == sum(count < whole for row_id, count in cached.items() if row_id not in parts)
 
 
 def test_rows_that_join_the_holders_of_their_prefix_answer_as_alone(model: Subject) -> None:

@@ -8,6 +8,7 @@ engine and tests.support.tiny_models.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cache, cached_property
 from typing import Any
 
@@ -131,18 +132,19 @@ class Subject:
     def __init__(self, name: str) -> None:
         self.name = name
         self.path = ARCHITECTURES[name]()
-        self._engines: dict[tuple[Any, ...], TorchEngine] = {}
+        self._engines: dict[tuple[str, str], TorchEngine] = {}
         self._alone: dict[tuple[Any, ...], Tokens] = {}
         self._generated: dict[tuple[Any, ...], Tokens] = {}
+        self._scores: dict[bytes, Tensor] = {}
 
     def engine(self, dtype: str = "float32", device: str = "cpu", **limits: Any) -> TorchEngine:
-        """Return an engine with these limits, loaded once."""
-        key = (dtype, device, *sorted(limits.items()))
+        """Return an engine with these limits; the model behind it is loaded once."""
+        key = dtype, device
         if key not in self._engines:
-            self._engines[key] = TorchEngine.load(
-                self.path, dtype=dtype, device=device, limits=Limits(**limits)
-            )
-        return self._engines[key]
+            self._engines[key] = TorchEngine.load(self.path, dtype=dtype, device=device)
+        engine = copy(self._engines[key])
+        engine._limits = Limits(**limits)
+        return engine
 
     @cached_property
     def reference(self) -> Any:
@@ -190,11 +192,12 @@ class Subject:
         Shapes:
             returns: [T, V], the scores that chose each token of the answer.
         """
-        answer = self.generated([row])[row.row_id]
-        ids = torch.tensor([[*row.prompt.tolist(), *answer[:-1]]])
-        with torch.inference_mode():
-            scores: Tensor = self.reference(input_ids=ids, use_cache=False).logits
-        return scores[0, len(row.prompt) - 1 :]
+        ids = np.append(row.prompt, self.generated([row])[row.row_id][:-1]).astype(np.int64)
+        if ids.tobytes() not in self._scores:
+            with torch.inference_mode():
+                output = self.reference(input_ids=torch.from_numpy(ids)[None], use_cache=False)
+            self._scores[ids.tobytes()] = output.logits[0]
+        return self._scores[ids.tobytes()][len(row.prompt) - 1 :]
 
 
 @cache
