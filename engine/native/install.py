@@ -48,7 +48,9 @@ def use_kernels(loaded: LoadedModel, probe: Probe) -> str | None:
         loaded.new_slab = Slab
         return str(error)
     for parent, name, child in children(loaded.model):
-        if child in seen and (native := _alike(child, *seen[child])) is not None:
+        if child not in seen or _minds_its_place(child, *seen[child], loaded.context_len - 1):
+            continue
+        if (native := _alike(child, *seen[child])) is not None:
             setattr(parent, name, native)
     head = loaded.model.get_output_embeddings()
     for parent, name, child in children(loaded.model):
@@ -101,6 +103,20 @@ def _alike(
     added, theirs = out.float() - hidden, expected.float() - hidden
     alike = window == native.sliding_window and _close(added, theirs)
     return native if alike and _alike_far_out(layer.mlp, native) else None
+
+
+def _minds_its_place(
+    layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], expected: Tensor, furthest: int
+) -> bool:
+    """Say whether a layer makes other use of positions than to turn queries and keys.
+
+    Some scale their queries by it, from the 16,384th token on.
+    """
+    if (near := kwargs.get("position_ids")) is None:
+        return False
+    far = torch.full_like(near, furthest)
+    with torch.inference_mode():
+        return not torch.equal(expected, layer(*args, **kwargs | {"position_ids": far}))
 
 
 def _alike_far_out(mlp: Any, native: NativeLayer) -> bool:

@@ -13,6 +13,8 @@ from transformers import (
     GemmaForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Ministral3Config,
+    Ministral3ForCausalLM,
     PhiConfig,
     PhiForCausalLM,
     Qwen2Config,
@@ -158,6 +160,27 @@ def test_a_layer_that_clamps_far_out_is_kept(monkeypatch: pytest.MonkeyPatch) ->
     engine = TorchEngine.load(llama(), dtype="bfloat16", device="cpu")
 
     assert NativeLayer not in kinds(engine)
+    engine.close()
+
+
+def test_a_layer_that_minds_its_place_is_kept() -> None:
+    """Ministral scales queries from some position on, which short prompts do not show."""
+    sizes = SIZES | {"num_attention_heads": 2, "num_key_value_heads": 1}
+    rope = {
+        "rope_type": "yarn",
+        "rope_theta": 10_000.0,
+        "factor": 2.0,
+        "original_max_position_embeddings": 256,
+        "llama_4_scaling_beta": 0.1,
+    }
+    config = Ministral3Config(**sizes, head_dim=32, sliding_window=None, rope_parameters=rope)
+    engine = TorchEngine.load(
+        save(Ministral3ForCausalLM, config, "ministral3"), dtype="bfloat16", device="cpu"
+    )
+
+    assert engine.unpacked_because is None
+    assert NativeLayer not in kinds(engine)
+    assert NativeLinear in kinds(engine)
     engine.close()
 
 
