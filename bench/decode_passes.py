@@ -77,13 +77,13 @@ def watching() -> Iterator[Seen]:
         seen.token_times.setdefault(self.row.row_id, []).append(time.perf_counter())
         return push(self, token)
 
-    LoadedModel.forward = timed_forward  # type: ignore[method-assign]
-    Answer.push = timed_push  # type: ignore[method-assign]
+    LoadedModel.forward = timed_forward  # type: ignore[method-assign] # to watch it
+    Answer.push = timed_push  # type: ignore[method-assign] # to watch it
     try:
         yield seen
     finally:
-        LoadedModel.forward = forward  # type: ignore[method-assign]
-        Answer.push = push  # type: ignore[method-assign]
+        LoadedModel.forward = forward  # type: ignore[method-assign] # as it was
+        Answer.push = push  # type: ignore[method-assign] # as it was
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def can_prepack(dtype: torch.dtype, device: torch.device) -> bool:
     """Say whether weights of this kind can be prepacked here."""
     if device.type != "cpu":
         return False
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call] # no annotations
         return False
     bfloat16 = dtype is torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return bool(dtype is torch.float32 or bfloat16)
