@@ -105,12 +105,14 @@ class PackedBatch(OpenBatch):
     def _advance(self, parts: Sequence[Part], choices: Choices) -> Iterator[Event]:
         """Give each row its next tokens; rows that end leave before their events are handed out."""
         ended, at = [], 0
-        for part in parts:
-            event = self._continue(part, choices, at) if part.num_scored else None
-            at += part.num_scored
-            if event is not None:
-                ended.append(event)
-        yield from ended
+        try:
+            for part in parts:
+                event = self._continue(part, choices, at) if part.num_scored else None
+                at += part.num_scored
+                if event is not None:
+                    ended.append(event)
+        finally:  # also where a later row's choice fails: those that ended have left already
+            yield from ended
 
     def _continue(self, part: Part, choices: Choices, at: int) -> Event | None:
         """Give a row the tokens chosen from position `at` on, as far as its drafts were right."""

@@ -11,6 +11,7 @@ import torch
 from docmill.errors import DeviceOutOfMemory, NonFiniteLogits
 from engine.base import Event, Row, RowDone, RowFailed, Sampling
 from engine.options import Limits
+from engine.sampling import Chooser
 from engine.torch_engine import TorchEngine
 from tests.support.tiny_model import tiny_llama
 
@@ -294,3 +295,21 @@ def test_a_batch_too_large_for_the_memory_is_halved(usual: Watched) -> None:
 
     assert usual.alone([*first, late]) == tokens(done)
     assert small.failures >= 1
+
+
+def test_a_row_that_has_ended_is_told_though_another_fails_in_the_same_pass(
+    usual: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory may run out while a token is drawn; whoever ended before is not forgotten."""
+    batch = [row("ends", ids(9), max_tokens=1), row("drawn", ids(20, 1), temperature=1.0, seed=1)]
+    expected = usual.alone(batch)
+    draw, failures = Chooser.draw, [MemoryError()]
+
+    def failing(self: Chooser, scores: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return draw(self, scores)
+
+    monkeypatch.setattr(Chooser, "draw", failing)
+
+    assert expected == tokens(usual.done(batch))
