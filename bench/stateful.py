@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
-from transformers.utils.logging import set_verbosity_error
 
 from bench.report import figure, report
 from engine.base import Row, RowDone, Sampling
@@ -41,7 +40,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    set_verbosity_error()  # it says of each kernel that it has only its own
     figures: Figures = {}
     rows = unequal_rows(_LENGTHS, _MAX_TOKENS)
     for name, make in _MODELS.items():
