@@ -301,7 +301,8 @@ def test_a_row_that_has_ended_is_told_though_another_fails_in_the_same_pass(
     usual: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory may run out while a token is drawn; whoever ended before is not forgotten."""
-    batch = [row("ends", ids(9), max_tokens=1), row("drawn", ids(20, 1), temperature=1.0, seed=1)]
+    sampled: dict[str, Any] = {"temperature": 1.0, "seed": 1}
+    batch = [row("ends", ids(9), max_tokens=1), *(row(x, ids(20, 1), **sampled) for x in "ab")]
     expected = usual.alone(batch)
     draw, failures = Chooser.draw, [MemoryError()]
 
