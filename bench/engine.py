@@ -194,11 +194,15 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=32, help="documents")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--peers", help="vllm,openvino,llama_cpp,generate,generate_batch")
+    parser.add_argument(
+        "--peers", help="vllm,openvino,llama_cpp,generate,generate_batch; docmill: none of them"
+    )
     parser.add_argument("--repetition", choices=("off", "full", "both"), default="both")
     parser.add_argument("--quick", action="store_true", help="one run of 8 documents")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
+    if not (options.model / "config.json").is_file():
+        parser.error(f"{options.model} is no model directory; `make model` makes SmolLM2's")
     if options.quick:
         options.size, options.runs = 8, 1
     torch.set_num_threads(options.threads)

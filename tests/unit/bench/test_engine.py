@@ -102,3 +102,15 @@ def test_no_token_ends_the_measured_model_s_text(tmp_path: Path) -> None:
 
     assert {"config.json", "model.safetensors"} == {file.name for file in copy.iterdir()}
     assert (copy / "config.json").read_text() == '{"eos_token_id": null, "hidden_size": 8}'
+
+
+def test_a_model_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is measured, with the command that makes one."""
+    monkeypatch.setattr(sys, "argv", ["bench.engine", "--model", str(tmp_path / "nowhere")])
+
+    with pytest.raises(SystemExit):
+        engine.main()
+
+    assert "nowhere is no model directory; `make model`" in capsys.readouterr().err
