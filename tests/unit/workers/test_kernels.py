@@ -85,10 +85,11 @@ def test_a_service_without_kernels_says_so(
     """In one line, with the reason, to those who watch it start."""
     told: list[str] = []
     monkeypatch.setattr(kernels.prepare, "__defaults__", (tmp_path,))
-    monkeypatch.setattr("workers.service.models.for_settings", lambda *_: "files")
+    files: Any = "files"
+    monkeypatch.setattr("workers.service.models.for_settings", lambda *_: files)
     monkeypatch.setattr(service, "_report", told.append)
     stops: Any = NoStops()
 
-    assert "files" == service.prepare_model(Settings(device="cpu"), stops)
+    assert files == service.prepare_model(Settings(device="cpu"), stops)
     assert builder.said == told[-1]
     assert len(told) == 2
