@@ -1,9 +1,9 @@
 """The slab in the order in which the kernels read it.
 
 Decides how keys and values lie inside a block of 32 tokens: keys of a head as [D / 2, 32, 2],
-values as [16, D, 2] (`src/attention.h`). Rows begin at blocks, so a block moves as a whole and the
-bookkeeping is `engine.slab`'s. The kernels read no slot behind a row's newest token, so that what
-an earlier row has left there is harmless. May import torch, engine.slab and
+values as [D / 32, 16, 32, 2] (`src/attention.h`). Rows begin at blocks, so a block moves as a whole
+and the bookkeeping is `engine.slab`'s. The kernels read no slot behind a row's newest token, so
+that what an earlier row has left there is harmless. May import torch, engine.slab and
 engine.unsupported.
 """
 
@@ -66,7 +66,7 @@ class BlockSlab(Slab):
         _, K, D = keys.shape
         keys = keys.view(-1, K * D // 2, BLOCK_TOKENS, 2)
         keys[to, :, :rest] = keys[of, :, :rest]
-        values = values.view(-1, K, BLOCK_TOKENS // 2, D, 2)
+        values = values.view(-1, K * D // 32, BLOCK_TOKENS // 2, 32, 2)
         values[to, :, : rest // 2] = values[of, :, : rest // 2]
         if rest % 2:
             values[to, :, rest // 2, :, 0] = values[of, :, rest // 2, :, 0]

@@ -1,6 +1,6 @@
 // Attention of runs over keys and values in blocks, and what puts them there.
 //
-// A block holds 32 tokens of each head: keys as [D / 2, 32, 2], values as [16, D, 2], the order in
+// A block holds 32 tokens of each head: keys as [D / 2, 32, 2], values as [D / 32, 16, 32, 2], the order in
 // which `multiply` reads its second operand, so that nothing is rearranged while attending. Keys are
 // taken 128 at a time from the row's first token on, whatever run, tile or pass a query is in: its
 // result does not depend on what is computed beside it, to the last bit.
@@ -15,6 +15,8 @@ namespace docmill {
 
 constexpr int BLOCK = 32;
 constexpr int GROUP_KEYS = 4 * BLOCK;
+// Blocks between what is computed and what is asked for: memory takes as long as some hundred products.
+constexpr int AHEAD = 2;
 constexpr int TILE_ROWS = 4 * MAX_ROWS;  // or the heads of one token that share keys, if those are more
 
 struct Run {  // as engine.attention.Run has it
@@ -32,8 +34,8 @@ struct Attend {
   float scale, softcap;                   // softcap 0: none
 };
 
-struct Tile {  // `count` tokens of a run from its token `first`, for one head of keys
-  int32_t run, first, count, head;
+struct Tile {  // `count` tokens of a run from its token `first`, for `heads` heads of keys from `head` on
+  int32_t run, first, count, head, heads;
 };
 
 struct Scratch {
@@ -46,9 +48,9 @@ struct Scratch {
 };
 
 template <typename Body>
-void by_rows(int64_t rows, Body body) {
-  for (int64_t row = 0; row < rows; row += MAX_ROWS) {
-    switch (std::min<int64_t>(MAX_ROWS, rows - row)) {
+void by_rows(int64_t begin, int64_t end, Body body) {
+  for (int64_t row = begin; row < end; row += MAX_ROWS) {
+    switch (std::min<int64_t>(MAX_ROWS, end - row)) {
       case 1: body.template operator()<1>(row); break;
       case 2: body.template operator()<2>(row); break;
       case 3: body.template operator()<3>(row); break;
@@ -65,12 +67,13 @@ void by_rows(int64_t rows, Body body) {
   }
 }
 
-// Scores of all rows of a tile against one block of keys.
-inline void score_block(const Attend& a, const bf16* keys, int64_t rows, Scratch& s, int64_t column) {
-  by_rows(rows, [&]<int ROWS>(int64_t row) {
+// Scores of rows against one block of their head's keys.
+inline void score_block(const Attend& a, const bf16* keys, int64_t begin, int64_t end, Scratch& s, int64_t column) {
+  by_rows(begin, end, [&]<int ROWS>(int64_t row) {
     __m512 acc[ROWS][2];
     for (int m = 0; m < ROWS; ++m) acc[m][0] = acc[m][1] = _mm512_setzero_ps();
-    multiply<ROWS>(s.query.data() + row * a.D, a.D, keys, PANEL_STRIDE, a.D / 2, acc);
+    const int64_t ahead = row > begin ? 0 : AHEAD * a.K * a.D * BLOCK;
+    multiply<ROWS>(s.query.data() + row * a.D, a.D, keys, PANEL_STRIDE, a.D / 2, acc, ahead);
     for (int m = 0; m < ROWS; ++m)
       for (int j = 0; j < 2; ++j) {
         __m512 score = _mm512_mul_ps(acc[m][j], _mm512_set1_ps(a.scale));
@@ -110,12 +113,13 @@ inline void weigh(Scratch& s, int64_t row, int columns, int low, int high) {
 }
 
 // Adds the weighted values of `num_keys` keys from a block on; `values` is the head's part of it.
-inline void add_values(const Attend& a, const bf16* values, int64_t block_stride, int64_t rows, int num_keys, Scratch& s) {
+inline void add_values(
+    const Attend& a, const bf16* values, int64_t block_stride, int64_t begin, int64_t end, int num_keys, Scratch& s) {
   if (num_keys % 2) {  // the last pair's other half is not this row's
-    const bf16* pair = values + num_keys / BLOCK * block_stride + num_keys % BLOCK / 2 * 2 * a.D;
-    for (int64_t d = 0; d < a.D; ++d) s.last_pair[2 * d] = pair[2 * d];
+    const bf16* pair = values + num_keys / BLOCK * block_stride + num_keys % BLOCK / 2 * PANEL_STRIDE;
+    for (int64_t d = 0; d < a.D; ++d) s.last_pair[2 * d] = pair[d / PANEL * PANEL * BLOCK + d % PANEL * 2];
   }
-  by_rows(rows, [&]<int ROWS>(int64_t row) {
+  by_rows(begin, end, [&]<int ROWS>(int64_t row) {
     for (int64_t column = 0; column < a.D; column += PANEL) {
       __m512 acc[ROWS][2];
       float* sums = s.sums.data() + row * a.D + column;
@@ -125,9 +129,9 @@ inline void add_values(const Attend& a, const bf16* values, int64_t block_stride
       const bf16* weights = s.weights.data() + row * GROUP_KEYS;
       for (int key = 0; key < num_keys; key += BLOCK) {
         const int pairs = std::min(num_keys - key, BLOCK) / 2;
-        multiply<ROWS>(weights + key, GROUP_KEYS, values + key / BLOCK * block_stride + 2 * column, 2 * a.D, pairs, acc);
+        multiply<ROWS>(weights + key, GROUP_KEYS, values + key / BLOCK * block_stride + column * BLOCK, PANEL_STRIDE, pairs, acc, row > begin ? 0 : AHEAD * block_stride);
       }
-      if (num_keys % 2) multiply<ROWS>(weights + num_keys - 1, GROUP_KEYS, s.last_pair.data() + 2 * column, 2 * a.D, 1, acc);
+      if (num_keys % 2) multiply<ROWS>(weights + num_keys - 1, GROUP_KEYS, s.last_pair.data() + 2 * column, PANEL_STRIDE, 1, acc);
       for (int m = 0; m < ROWS; ++m)
         for (int j = 0; j < 2; ++j) _mm512_storeu_ps(sums + m * a.D + j * LANES, acc[m][j]);
     }
@@ -136,9 +140,12 @@ inline void add_values(const Attend& a, const bf16* values, int64_t block_stride
 
 inline void attend_tile(const Attend& a, const Tile& tile, Scratch& s) {
   const Run& run = a.runs[tile.run];
-  const int64_t share = a.H / a.K, rows = tile.count * share;  // row: token * share + head
+  const int64_t share = a.H / a.K, each = tile.count * share;  // rows of a head: token * share + its query
+  const int64_t rows = tile.heads * each;
+  const auto query_head = [&](int64_t row) { return (tile.head + row / each) * share + row % share; };
+  const auto token = [&](int64_t row) { return run.start + tile.first + row % each / share; };
   for (int64_t row = 0; row < rows; ++row) {
-    const bf16* query = a.query + (run.start + tile.first + row / share) * a.query_stride + (tile.head * share + row % share) * a.D;
+    const bf16* query = a.query + token(row) * a.query_stride + query_head(row) * a.D;
     std::copy(query, query + a.D, s.query.data() + row * a.D);
     s.highest[row] = -INF;
     s.total[row] = 0.0f;
@@ -148,27 +155,30 @@ inline void attend_tile(const Attend& a, const Tile& tile, Scratch& s) {
   const int past = run.length - run.count + tile.first;  // tokens before the tile's first
   const int end = past + tile.count;
   const int first = a.window ? std::max<int>(0, past + 1 - a.window) / GROUP_KEYS * GROUP_KEYS : 0;
-  const int64_t block_stride = a.K * a.D * BLOCK;
+  const int64_t head_stride = a.D * BLOCK, block_stride = a.K * head_stride;
   for (int start = first; start < end; start += GROUP_KEYS) {
     const int num_keys = std::min(GROUP_KEYS, end - start);
-    const int64_t at = (run.base + start) / BLOCK * block_stride + tile.head * a.D * BLOCK;
+    const int64_t at = (run.base + start) / BLOCK * block_stride + tile.head * head_stride;
     for (int column = 0; column < num_keys; column += BLOCK)
-      score_block(a, a.keys + at + column / BLOCK * block_stride, rows, s, column);
+      for (int64_t head = 0; head < tile.heads; ++head)
+        score_block(
+            a, a.keys + at + column / BLOCK * block_stride + head * head_stride, head * each, (head + 1) * each, s, column);
     for (int64_t row = 0; row < rows; ++row) {
-      const int high = past + int(row / share) + 1, low = a.window ? high - int(a.window) : 0;
+      const int high = past + int(row % each / share) + 1, low = a.window ? high - int(a.window) : 0;
       weigh(s, row, (num_keys + BLOCK - 1) / BLOCK * BLOCK, low - start, high - start);
     }
-    add_values(a, a.values + at, block_stride, rows, num_keys, s);
+    for (int64_t head = 0; head < tile.heads; ++head)
+      add_values(a, a.values + at + head * head_stride, block_stride, head * each, (head + 1) * each, num_keys, s);
   }
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t head = tile.head * share + row % share;
+    const int64_t head = query_head(row);
     float factor = 1.0f / s.total[row];
     if (a.sinks) {  // a further key of that score, without a value
       const float highest = std::max(s.highest[row], a.sinks[head]);
       const float decay = std::exp(s.highest[row] - highest);
       factor = decay / (s.total[row] * decay + std::exp(a.sinks[head] - highest));
     }
-    bf16* out = a.out + ((run.start + tile.first + row / share) * a.H + head) * a.D;
+    bf16* out = a.out + (token(row) * a.H + head) * a.D;
     for (int64_t d = 0; d < a.D; d += LANES)
       store_bf16(out + d, _mm512_mul_ps(_mm512_loadu_ps(s.sums.data() + row * a.D + d), _mm512_set1_ps(factor)));
   }
@@ -177,14 +187,20 @@ inline void attend_tile(const Attend& a, const Tile& tile, Scratch& s) {
 inline void attend(const Attend& a) {
   const int64_t share = a.H / a.K;
   const int32_t tokens = std::max<int64_t>(1, TILE_ROWS / share);
+  const int32_t max_rows = tokens * share;
+  // one token's heads of keys lie next to each other: read them together, where enough rows keep all threads busy
+  const bool few = a.num_runs < 2 * num_threads();
   std::vector<Tile> tiles;
   for (int32_t run = 0; run < a.num_runs; ++run)
     for (int32_t first = 0; first < a.runs[run].count; first += tokens)
-      for (int32_t head = 0; head < a.K; ++head)
-        tiles.push_back({run, first, std::min(tokens, a.runs[run].count - first), head});
+      for (int32_t head = 0, heads; head < a.K; head += heads) {
+        const int32_t count = std::min(tokens, a.runs[run].count - first);
+        heads = few ? 1 : std::clamp<int32_t>(max_rows / (count * share), 1, a.K - head);
+        tiles.push_back({run, first, count, head, heads});
+      }
 #pragma omp parallel num_threads(num_threads())
   {
-    Scratch scratch(tokens * share, a.D);
+    Scratch scratch(max_rows, a.D);
     // the last tiles see most: begin with them
 #pragma omp for schedule(dynamic, 1)
     for (int64_t index = int64_t(tiles.size()) - 1; index >= 0; --index) attend_tile(a, tiles[index], scratch);

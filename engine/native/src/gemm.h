@@ -22,11 +22,17 @@ constexpr int PANEL_STRIDE = 2 * PANEL;  // values of one pair of k
 // Rows computed at once: 12 x 2 accumulators, and 8 registers left to feed them.
 constexpr int MAX_ROWS = 12;
 
-// acc[m][j] += sum over `pairs` of a[m] and the two column vectors of b.
+// acc[m][j] += sum over `pairs` of a[m] and the two column vectors of b. What lies `ahead` of b is asked for
+// meanwhile, where that is not 0: processors do not foresee it.
 template <int ROWS>
 inline __attribute__((always_inline)) void multiply(
-    const bf16* a, int64_t a_stride, const bf16* b, int64_t b_stride, int64_t pairs, __m512 (&acc)[ROWS][2]) {
+    const bf16* a, int64_t a_stride, const bf16* b, int64_t b_stride, int64_t pairs, __m512 (&acc)[ROWS][2],
+    int64_t ahead = 0) {
   for (int64_t pair = 0; pair < pairs; ++pair) {
+    if (ahead) {
+      _mm_prefetch((const char*)(b + ahead), _MM_HINT_T0);
+      _mm_prefetch((const char*)(b + ahead + PANEL), _MM_HINT_T0);
+    }
     const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b);
     const __m512bh b1 = (__m512bh)_mm512_loadu_si512(b + PANEL);
     b += b_stride;

@@ -64,9 +64,9 @@ inline void store_token(const Store& s, int64_t t) {
   for (int64_t head = 0; head < s.K; ++head) {
     const bf16 *key = token + (s.H + head) * s.D, *value = key + s.K * s.D;
     bf16* keys = s.keys + (block * s.K + head) * BLOCK * s.D + 2 * slot;
-    bf16* values = s.values + (block * s.K + head) * BLOCK * s.D + slot / 2 * 2 * s.D + slot % 2;
+    bf16* values = s.values + (block * s.K + head) * BLOCK * s.D + slot / 2 * PANEL_STRIDE + slot % 2;
     for (int64_t pair = 0; pair < s.D / 2; ++pair) __builtin_memcpy(keys + pair * PANEL_STRIDE, key + 2 * pair, 4);
-    for (int64_t d = 0; d < s.D; ++d) values[2 * d] = value[d];
+    for (int64_t d = 0; d < s.D; ++d) values[d / PANEL * PANEL * BLOCK + d % PANEL * 2] = value[d];
   }
 }
 
