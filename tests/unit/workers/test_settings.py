@@ -76,8 +76,11 @@ def test_answers_do_not_depend_on_the_shard() -> None:
 
 
 def test_one_set_of_workers_serves_each_shard() -> None:
-    """With one shard roles have plain names; with more each is told its shard."""
-    assert ["preprocess", "engine", "control"] == [command.role for command in commands(1)]
+    """With one shard roles have plain names; with more each is told its shard.
+
+    The engine is first: it takes longest to start.
+    """
+    assert ["engine", "preprocess", "control"] == [command.role for command in commands(1)]
     roles = {command.role: command.variables for command in commands(3)}
 
     assert 9 == len(roles)

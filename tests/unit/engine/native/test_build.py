@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from engine.native import build
+from tests.support.wait import wait_until
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_a_compiler_that_hangs_is_ended(empty: Path, monkeypatch: pytest.MonkeyP
         build.library()
 
     state = Path(f"/proc/{child.read_text().strip()}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    wait_until(lambda: not state.exists() or state.read_text().split()[2] == "Z")
     assert not list((empty / "cache").iterdir())
 
 
