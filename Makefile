@@ -96,6 +96,7 @@ define run_benches
 	@mkdir -p build/bench
 	$(BIN)/python -m bench.engine --model "$$($(BIN)/python -m workers.models $(MODEL))" $(1) --json build/bench/engine.json
 	$(BIN)/python -m bench.decode --model "$$($(BIN)/python -m workers.models $(MODEL))" $(1) --json build/bench/decode.json
+	$(BIN)/python -m bench.stateful $(1) --json build/bench/stateful.json
 	$(BIN)/python -m bench.preprocess $(1) --json build/bench/preprocess.json
 	$(BIN)/python -m bench.rules_quality --json build/bench/rules_quality.json
 	$(BIN)/python -m bench.pipeline $(1) --json build/bench/pipeline.json
