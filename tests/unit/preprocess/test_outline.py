@@ -1,6 +1,6 @@
 """Where a text may be cut."""
 
-import time
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from preprocess.breaks import MAX_UNIT_CHARS
 from preprocess.outline import units
+from tests.support.cpu_time import cpu_seconds
 
 MARKUP = st.lists(
     st.sampled_from(
@@ -135,16 +136,7 @@ def test_a_flood_of_lines_is_held_in_slabs() -> None:
 )
 def test_it_takes_linear_time(run: str) -> None:
     """Four times the text takes about four times as long, whatever is repeated."""
-    short, long = (_seconds(run * (num_chars // len(run))) for num_chars in (40_000, 160_000))
+    texts = (run * (num_chars // len(run)) for num_chars in (40_000, 160_000))
+    short, long = (cpu_seconds(partial(units, text)) for text in texts)
 
     assert long < 12 * short + 0.05
-
-
-def _seconds(text: str) -> float:
-    """Return the better of two times, so that what else the machine does counts less."""
-    times = []
-    for _ in range(2):
-        started = time.process_time()
-        units(text)
-        times.append(time.process_time() - started)
-    return min(times)
