@@ -4,6 +4,7 @@ Decides how rows are accepted, asked for and let go, and how a batch begins agai
 out. May import docmill.errors and the modules of this package below it.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
@@ -16,7 +17,7 @@ from engine.options import Limits
 from engine.sharing import in_groups
 
 
-class RunningBatch:
+class RunningBatch(ABC):
     """One call of `run`: the rows that wait, and what the caller is asked while it goes on."""
 
     def __init__(
@@ -30,9 +31,9 @@ class RunningBatch:
         self._step = step
         self._waiting: deque[Answer] = deque()
 
+    @abstractmethod
     def run(self, rows: Sequence[Row]) -> Iterator[Event]:
         """Answer rows; see `engine.base.Engine.run`."""
-        raise NotImplementedError
 
     def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
         loaded = self._loaded
@@ -108,17 +109,30 @@ class OpenBatch(RunningBatch):
         finally:
             self._clear()
 
+    @abstractmethod
     def _turn(self) -> Iterator[Event]:
-        """Let rows join and leave, and compute something; note when there is nothing more to do."""
-        raise NotImplementedError
+        """Let rows join and leave, and compute something."""
 
+    @abstractmethod
+    def _admit(self) -> None:
+        """Take waiting rows as long as there is room; at least one if nothing runs."""
+
+    @abstractmethod
     def _running(self) -> list[Answer]:
         """Return the answers of the rows that have joined and not ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _clear(self) -> None:
         """Let every row go and free its memory."""
-        raise NotImplementedError
+
+    def _let_join(self) -> Iterator[Event]:
+        """Let rows join if there is room; note when there is nothing more to do."""
+        num_live = len(self._running())
+        if self._may_admit(num_live):
+            more = self._ask_for_more(num_live)
+            yield from self._accept(more)
+            self._admit()
+            self._exhausted = not (more or self._running())
 
     def _accept(self, rows: Sequence[Row]) -> Iterator[Event]:
         """Accept rows, those that begin alike one after another."""

@@ -36,11 +36,7 @@ class PackedBatch(OpenBatch):
 
     def _turn(self) -> Iterator[Event]:
         """Let rows join if there is room, then compute one pass."""
-        if self._may_admit(len(self._live)):
-            more = self._ask_for_more(len(self._live))
-            yield from self._accept(more)
-            self._admit()
-            self._exhausted = not (more or self._live)
+        yield from self._let_join()
         self._let_leave()
         parts = [*self._next_tokens(), *self._prefill.next_parts(self._limits.chunk_tokens)]
         if parts:

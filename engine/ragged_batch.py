@@ -73,12 +73,8 @@ class RaggedBatch(OpenBatch):
 
     def _turn(self) -> Iterator[Event]:
         """Let rows join if there is room, then decode one token of each."""
-        if self._may_admit(len(self._live)):
-            more = self._ask_for_more(len(self._live))
-            yield from self._accept(more)
-            self._admit()
-            self._exhausted = not (more or self._live)
-            yield from self._prefill()
+        yield from self._let_join()
+        yield from self._prefill()  # nothing, unless rows have joined
         self._let_leave()
         if self._live:
             yield from self._decode()

@@ -4,6 +4,9 @@ Decides what the model is told. May import torch, transformers and engine.loadin
 """
 
 import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,9 +25,15 @@ def forward_group(loaded: LoadedModel, ids: Tensor, past: int, held: DynamicCach
         ids: [B, T].   returns: [B, V].
     """
     told = {}
-    if "position_ids" in inspect.signature(type(loaded.model).forward).parameters:
+    if _takes_positions(type(loaded.model).forward):
         told["position_ids"] = torch.arange(past, past + ids.shape[1], device=ids.device)[None]
     with torch.inference_mode():
         output = loaded.model(input_ids=ids, cache=held, use_cache=True, logits_to_keep=1, **told)
     scores: Tensor = output.logits[:, -1]
     return scores
+
+
+@cache
+def _takes_positions(forward: Callable[..., Any]) -> bool:
+    """Say whether a model can be told positions; asked before every token."""
+    return "position_ids" in inspect.signature(forward).parameters

@@ -6,6 +6,7 @@ soft caps, fused projections, learned positions. May import transformers and tes
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from transformers import (
     Gemma2Config,
@@ -65,17 +66,22 @@ def phi3() -> Path:
     return save(Phi3ForCausalLM, config, "phi3", stirred=True)
 
 
+_GEMMA: dict[str, Any] = SHAPE | {
+    "num_hidden_layers": len(ALTERNATING),
+    "layer_types": ALTERNATING,
+    "tie_word_embeddings": False,  # scaled and tied embeddings say the same token for ever
+    "sliding_window": WINDOW,
+    "query_pre_attn_scalar": 8,
+}
+
+
 @cache
 def gemma2() -> Path:
     """Soft caps on attention and on the scores; sliding and full layers in turn."""
     config = Gemma2Config(
-        **SHAPE | {"num_hidden_layers": len(ALTERNATING)},
-        tie_word_embeddings=False,  # scaled and tied embeddings say the same token for ever
-        sliding_window=WINDOW,
-        query_pre_attn_scalar=8,
+        **_GEMMA,
         attn_logit_softcapping=5.0,  # low enough to bend what these small heads compute
         final_logit_softcapping=30.0,
-        layer_types=ALTERNATING,
     )
     return save(Gemma2ForCausalLM, config, "gemma2", stirred=True)
 
@@ -83,13 +89,7 @@ def gemma2() -> Path:
 @cache
 def gemma3() -> Path:
     """Sliding and full layers in turn, each kind with a rotary base of its own."""
-    config = Gemma3TextConfig(
-        **SHAPE | {"num_hidden_layers": len(ALTERNATING)},
-        tie_word_embeddings=False,  # scaled and tied embeddings say the same token for ever
-        sliding_window=WINDOW,
-        query_pre_attn_scalar=8,
-        layer_types=ALTERNATING,
-    )
+    config = Gemma3TextConfig(**_GEMMA)
     return save(Gemma3ForCausalLM, config, "gemma3", stirred=True)
 
 

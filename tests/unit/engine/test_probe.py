@@ -1,27 +1,13 @@
 """Which path serves a model."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from transformers import GptOssConfig, GptOssForCausalLM, MistralConfig, MistralForCausalLM
 
 from engine.torch_engine import TorchEngine
-from tests.support.tiny_model import save, save_llama, tiny_deepseek_v4, tiny_llama
-from tests.support.tiny_models.experts import deepseek_v3
-
-SHAPE: dict[str, Any] = {
-    "vocab_size": 320,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 512,
-    "sliding_window": 16,
-    "initializer_range": 0.3,
-}
+from tests.support.tiny_model import save_llama, tiny_deepseek_v4, tiny_llama
+from tests.support.tiny_models.dense import mistral
+from tests.support.tiny_models.experts import deepseek_v3, gpt_oss
 
 
 def unpacked_because(path: Path) -> str | None:
@@ -32,7 +18,7 @@ def unpacked_because(path: Path) -> str | None:
 def test_plain_and_sliding_window_models_are_packed() -> None:
     """Causal attention, with a window or without, needs no second path."""
     assert unpacked_because(tiny_llama()) is None
-    assert unpacked_because(save(MistralForCausalLM, MistralConfig(**SHAPE), "mistral")) is None
+    assert unpacked_because(mistral()) is None
 
 
 def test_a_stateful_model_is_not_packed() -> None:
@@ -49,10 +35,7 @@ def test_a_rotary_embedding_that_couples_rows_is_not_packed() -> None:
 
 def test_attention_with_sinks_is_packed() -> None:
     """Sinks and windows by layer, as gpt-oss has them, need no second path."""
-    rope = {"rope_type": "default", "rope_theta": 10_000.0}
-    config = GptOssConfig(**SHAPE, num_local_experts=2, num_experts_per_tok=1, rope_parameters=rope)
-
-    assert unpacked_because(save(GptOssForCausalLM, config, "gpt-oss")) is None
+    assert unpacked_because(gpt_oss()) is None
 
 
 def test_attention_over_a_compressed_cache_is_packed() -> None:

@@ -12,27 +12,11 @@ from engine.base import Row, RowFailed, Sampling
 from tests.support.stateful import (
     FEW,
     LENGTHS,
-    PATHS,
     Served,
     rows,
     said,
-    served_on,
     watch,
 )
-
-
-@pytest.fixture(params=PATHS)
-def served(request: pytest.FixtureRequest) -> Served:
-    """Each model on each path."""
-    return served_on(request.param)
-
-
-@pytest.fixture
-def passes(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many tokens each pass of the model computes."""
-    counts: list[int] = []
-    watch(served, monkeypatch, counts.append)
-    return counts
 
 
 def test_rows_of_mixed_lengths_say_what_generate_says(served: Served) -> None:

@@ -10,26 +10,9 @@ from engine.base import Row, RowDone, Sampling
 from engine.stateful import GroupedBatch
 from tests.support.stateful import (
     MAX_TOKENS,
-    PATHS,
     Served,
     rows,
-    served_on,
-    watch,
 )
-
-
-@pytest.fixture(params=PATHS)
-def served(request: pytest.FixtureRequest) -> Served:
-    """Each model on each path."""
-    return served_on(request.param)
-
-
-@pytest.fixture
-def passes(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many tokens each pass of the model computes."""
-    counts: list[int] = []
-    watch(served, monkeypatch, counts.append)
-    return counts
 
 
 def sharers() -> list[Row]:

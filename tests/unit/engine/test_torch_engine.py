@@ -1,43 +1,23 @@
 """The torch engine's answers: what they are, and that nothing else changes them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import AutoModelForCausalLM
 
 from docmill.errors import DeviceOutOfMemory, EngineError, NonFiniteLogits
 from engine.base import Row, RowDone, RowFailed, Sampling
 from engine.loading import LoadedModel
 from engine.options import Limits
 from engine.torch_engine import TorchEngine
-from tests.support.tiny_model import save, tiny_deepseek_v4, tiny_llama
+from tests.support.tiny_model import tiny_deepseek_v4, tiny_llama
+from tests.support.tiny_models.dense import mistral
 
 LENGTHS = (1, 5, 9, 40, 5, 150, 63, 9)
-
-
-@cache
-def mistral() -> Path:
-    """A tiny Mistral whose window is shorter than most prompts."""
-    config = MistralConfig(
-        vocab_size=320,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=512,
-        sliding_window=16,
-        initializer_range=0.3,
-        eos_token_id=1,
-        bos_token_id=0,
-    )
-    return save(MistralForCausalLM, config, "mistral")
 
 
 MODELS: dict[str, Callable[[], Path]] = {
