@@ -15,9 +15,7 @@ namespace docmill {
 
 constexpr int BLOCK = 32;
 constexpr int GROUP_KEYS = 4 * BLOCK;
-// Blocks between what is computed and what is asked for: memory takes as long as some hundred products.
-constexpr int AHEAD = 2;
-constexpr int TILE_ROWS = 4 * MAX_ROWS;  // or the heads of one token that share keys, if those are more
+constexpr int TILE_ROWS = 2 * MAX_ROWS;  // or the heads of one token that share keys, if those are more
 
 struct Run {  // as engine.attention.Run has it
   int32_t start, count, base, length;
@@ -47,54 +45,34 @@ struct Scratch {
       : query(rows * D), weights(rows * GROUP_KEYS), scores(rows * GROUP_KEYS), sums(rows * D), highest(rows), total(rows), decay(rows), last_pair(2 * D) {}
 };
 
-template <typename Body>
-void by_rows(int64_t begin, int64_t end, Body body) {
-  for (int64_t row = begin; row < end; row += MAX_ROWS) {
-    switch (std::min<int64_t>(MAX_ROWS, end - row)) {
-      case 1: body.template operator()<1>(row); break;
-      case 2: body.template operator()<2>(row); break;
-      case 3: body.template operator()<3>(row); break;
-      case 4: body.template operator()<4>(row); break;
-      case 5: body.template operator()<5>(row); break;
-      case 6: body.template operator()<6>(row); break;
-      case 7: body.template operator()<7>(row); break;
-      case 8: body.template operator()<8>(row); break;
-      case 9: body.template operator()<9>(row); break;
-      case 10: body.template operator()<10>(row); break;
-      case 11: body.template operator()<11>(row); break;
-      default: body.template operator()<12>(row);
-    }
-  }
-}
-
-// Scores of rows against one block of their head's keys.
+// Scores of rows against one block of their head's keys, as powers of two.
 inline void score_block(const Attend& a, const bf16* keys, int64_t begin, int64_t end, Scratch& s, int64_t column) {
+  const float factor = a.softcap > 0.0f ? a.scale / a.softcap : a.scale * LOG2E;
   by_rows(begin, end, [&]<int ROWS>(int64_t row) {
     __m512 acc[ROWS][2];
     for (int m = 0; m < ROWS; ++m) acc[m][0] = acc[m][1] = _mm512_setzero_ps();
-    const int64_t ahead = row > begin ? 0 : AHEAD * a.K * a.D * BLOCK;
-    multiply<ROWS>(s.query.data() + row * a.D, a.D, keys, PANEL_STRIDE, a.D / 2, acc, ahead);
+    multiply<ROWS>(s.query.data() + row * a.D, a.D, keys, a.D / 2, acc);
     for (int m = 0; m < ROWS; ++m)
       for (int j = 0; j < 2; ++j) {
-        __m512 score = _mm512_mul_ps(acc[m][j], _mm512_set1_ps(a.scale));
-        if (a.softcap > 0.0f) {
-          const __m512 cap = _mm512_set1_ps(a.softcap);
-          score = _mm512_mul_ps(tanh_ps(_mm512_div_ps(score, cap)), cap);
-        }
+        __m512 score = _mm512_mul_ps(acc[m][j], _mm512_set1_ps(factor));
+        if (a.softcap > 0.0f) score = _mm512_mul_ps(tanh_ps(score), _mm512_set1_ps(a.softcap * LOG2E));
         _mm512_storeu_ps(s.scores.data() + (row + m) * GROUP_KEYS + column + j * LANES, score);
       }
   });
 }
 
 // Turns a row's scores into weights against the highest score so far; keys outside [low, high) have none.
+template <bool ALL>
 inline void weigh(Scratch& s, int64_t row, int columns, int low, int high) {
   float* scores = s.scores.data() + row * GROUP_KEYS;
-  const __m512 none = _mm512_set1_ps(-INF);
-  __m512 top = none;
-  for (int c = 0; c < columns; c += LANES) {
-    const __mmask16 seen = first_lanes(high - c) & __mmask16(~first_lanes(low - c));
-    const __m512 score = _mm512_mask_mov_ps(none, seen, _mm512_loadu_ps(scores + c));
-    _mm512_storeu_ps(scores + c, score);
+  __m512 top = _mm512_set1_ps(-INF);
+  for (int c = 0; c < (ALL ? GROUP_KEYS : columns); c += LANES) {
+    __m512 score = _mm512_loadu_ps(scores + c);
+    if constexpr (!ALL) {
+      const __mmask16 seen = first_lanes(high - c) & __mmask16(~first_lanes(low - c));
+      score = _mm512_mask_mov_ps(_mm512_set1_ps(-INF), seen, score);
+      _mm512_storeu_ps(scores + c, score);
+    }
     top = _mm512_max_ps(top, score);  // may lose a NaN, which the sum of the weights keeps
   }
   const float highest = std::max(s.highest[row], _mm512_reduce_max_ps(top));
@@ -102,12 +80,12 @@ inline void weigh(Scratch& s, int64_t row, int columns, int low, int high) {
   const __m512 base = _mm512_set1_ps(nothing ? 0.0f : highest);
   __m512 sum = _mm512_setzero_ps();
   bf16* weights = s.weights.data() + row * GROUP_KEYS;
-  for (int c = 0; c < columns; c += LANES) {
-    const __m512 weight = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + c), base));
+  for (int c = 0; c < (ALL ? GROUP_KEYS : columns); c += LANES) {
+    const __m512 weight = exp2_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + c), base));
     sum = _mm512_add_ps(sum, weight);
     store_bf16(weights + c, weight);
   }
-  s.decay[row] = nothing ? 1.0f : std::exp(s.highest[row] - highest);
+  s.decay[row] = nothing ? 1.0f : exp2_one(s.highest[row] - highest);
   s.total[row] = s.total[row] * s.decay[row] + _mm512_reduce_add_ps(sum);
   s.highest[row] = highest;
 }
@@ -129,27 +107,33 @@ inline void add_values(
       const bf16* weights = s.weights.data() + row * GROUP_KEYS;
       for (int key = 0; key < num_keys; key += BLOCK) {
         const int pairs = std::min(num_keys - key, BLOCK) / 2;
-        multiply<ROWS>(weights + key, GROUP_KEYS, values + key / BLOCK * block_stride + column * BLOCK, PANEL_STRIDE, pairs, acc, row > begin ? 0 : AHEAD * block_stride);
+        multiply<ROWS>(weights + key, GROUP_KEYS, values + key / BLOCK * block_stride + column * BLOCK, pairs, acc);
       }
-      if (num_keys % 2) multiply<ROWS>(weights + num_keys - 1, GROUP_KEYS, s.last_pair.data() + 2 * column, PANEL_STRIDE, 1, acc);
+      if (num_keys % 2) multiply<ROWS>(weights + num_keys - 1, GROUP_KEYS, s.last_pair.data() + 2 * column, 1, acc);
       for (int m = 0; m < ROWS; ++m)
         for (int j = 0; j < 2; ++j) _mm512_storeu_ps(sums + m * a.D + j * LANES, acc[m][j]);
     }
   });
 }
 
+// Calls `body` for each of a tile's rows, with its head and its token: heads of keys, tokens, their queries.
+template <typename Body>
+inline void by_queries(const Tile& tile, int64_t share, Body body) {
+  int64_t row = 0;
+  for (int64_t head = tile.head; head < tile.head + tile.heads; ++head)
+    for (int token = 0; token < tile.count; ++token)
+      for (int64_t query = head * share; query < (head + 1) * share; ++query) body(row++, query, token);
+}
+
 inline void attend_tile(const Attend& a, const Tile& tile, Scratch& s) {
   const Run& run = a.runs[tile.run];
-  const int64_t share = a.H / a.K, each = tile.count * share;  // rows of a head: token * share + its query
-  const int64_t rows = tile.heads * each;
-  const auto query_head = [&](int64_t row) { return (tile.head + row / each) * share + row % share; };
-  const auto token = [&](int64_t row) { return run.start + tile.first + row % each / share; };
-  for (int64_t row = 0; row < rows; ++row) {
-    const bf16* query = a.query + token(row) * a.query_stride + query_head(row) * a.D;
+  const int64_t share = a.H / a.K, each = tile.count * share, rows = tile.heads * each;
+  by_queries(tile, share, [&](int64_t row, int64_t head, int token) {
+    const bf16* query = a.query + (run.start + tile.first + token) * a.query_stride + head * a.D;
     std::copy(query, query + a.D, s.query.data() + row * a.D);
     s.highest[row] = -INF;
     s.total[row] = 0.0f;
-  }
+  });
   std::fill(s.sums.begin(), s.sums.begin() + rows * a.D, 0.0f);
   std::fill(s.last_pair.begin(), s.last_pair.end(), 0);
   const int past = run.length - run.count + tile.first;  // tokens before the tile's first
@@ -163,25 +147,27 @@ inline void attend_tile(const Attend& a, const Tile& tile, Scratch& s) {
       for (int64_t head = 0; head < tile.heads; ++head)
         score_block(
             a, a.keys + at + column / BLOCK * block_stride + head * head_stride, head * each, (head + 1) * each, s, column);
-    for (int64_t row = 0; row < rows; ++row) {
-      const int high = past + int(row % each / share) + 1, low = a.window ? high - int(a.window) : 0;
-      weigh(s, row, (num_keys + BLOCK - 1) / BLOCK * BLOCK, low - start, high - start);
-    }
+    by_queries(tile, share, [&](int64_t row, int64_t, int token) {
+      const int high = past + token + 1, low = a.window ? high - int(a.window) : 0;
+      if (low <= start && high - start >= GROUP_KEYS)
+        weigh<true>(s, row, GROUP_KEYS, 0, GROUP_KEYS);
+      else
+        weigh<false>(s, row, (num_keys + BLOCK - 1) / BLOCK * BLOCK, low - start, high - start);
+    });
     for (int64_t head = 0; head < tile.heads; ++head)
       add_values(a, a.values + at + head * head_stride, block_stride, head * each, (head + 1) * each, num_keys, s);
   }
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t head = query_head(row);
+  by_queries(tile, share, [&](int64_t row, int64_t head, int token) {
     float factor = 1.0f / s.total[row];
     if (a.sinks) {  // a further key of that score, without a value
-      const float highest = std::max(s.highest[row], a.sinks[head]);
-      const float decay = std::exp(s.highest[row] - highest);
-      factor = decay / (s.total[row] * decay + std::exp(a.sinks[head] - highest));
+      const float sink = a.sinks[head] * LOG2E, highest = std::max(s.highest[row], sink);
+      const float decay = exp2_one(s.highest[row] - highest);
+      factor = decay / (s.total[row] * decay + exp2_one(sink - highest));
     }
-    bf16* out = a.out + (token(row) * a.H + head) * a.D;
+    bf16* out = a.out + ((run.start + tile.first + token) * a.H + head) * a.D;
     for (int64_t d = 0; d < a.D; d += LANES)
       store_bf16(out + d, _mm512_mul_ps(_mm512_loadu_ps(s.sums.data() + row * a.D + d), _mm512_set1_ps(factor)));
-  }
+  });
 }
 
 inline void attend(const Attend& a) {

@@ -8,6 +8,7 @@
 #include <torch/csrc/stable/ops.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "vector.h"
 
@@ -22,20 +23,14 @@ constexpr int PANEL_STRIDE = 2 * PANEL;  // values of one pair of k
 // Rows computed at once: 12 x 2 accumulators, and 8 registers left to feed them.
 constexpr int MAX_ROWS = 12;
 
-// acc[m][j] += sum over `pairs` of a[m] and the two column vectors of b. What lies `ahead` of b is asked for
-// meanwhile, where that is not 0: processors do not foresee it.
+// acc[m][j] += sum over `pairs` of a[m] and the two column vectors of b.
 template <int ROWS>
 inline __attribute__((always_inline)) void multiply(
-    const bf16* a, int64_t a_stride, const bf16* b, int64_t b_stride, int64_t pairs, __m512 (&acc)[ROWS][2],
-    int64_t ahead = 0) {
+    const bf16* a, int64_t a_stride, const bf16* b, int64_t pairs, __m512 (&acc)[ROWS][2]) {
   for (int64_t pair = 0; pair < pairs; ++pair) {
-    if (ahead) {
-      _mm_prefetch((const char*)(b + ahead), _MM_HINT_T0);
-      _mm_prefetch((const char*)(b + ahead + PANEL), _MM_HINT_T0);
-    }
     const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b);
     const __m512bh b1 = (__m512bh)_mm512_loadu_si512(b + PANEL);
-    b += b_stride;
+    b += PANEL_STRIDE;
 #pragma GCC unroll 12
     for (int m = 0; m < ROWS; ++m) {
       int32_t both;
@@ -45,6 +40,15 @@ inline __attribute__((always_inline)) void multiply(
       acc[m][1] = _mm512_dpbf16_ps(acc[m][1], value, b1);
     }
   }
+}
+
+// Calls `body` for groups of rows, which it computes at once.
+template <typename Body>
+inline void by_rows(int64_t begin, int64_t end, Body body) {
+  for (; begin + MAX_ROWS <= end; begin += MAX_ROWS) body.template operator()<MAX_ROWS>(begin);
+  [&]<int... N>(std::integer_sequence<int, N...>) {
+    (void)((end - begin == N + 1 && (body.template operator()<N + 1>(begin), true)) || ...);
+  }(std::make_integer_sequence<int, MAX_ROWS - 1>());
 }
 
 enum class Epilogue { Plain, Exact, Add, SiluTimes };
@@ -68,7 +72,7 @@ void linear_tile(const Linear& l, int64_t row, int64_t panel) {
     const __m512 bias = l.bias ? _mm512_maskz_loadu_ps(lanes, l.bias + column + j * LANES) : _mm512_setzero_ps();
     for (int m = 0; m < ROWS; ++m) acc[m][j] = bias;
   }
-  multiply<ROWS>(l.x + row * l.K, l.K, l.packed + panel * l.K * PANEL, PANEL_STRIDE, l.K / 2, acc);
+  multiply<ROWS>(l.x + row * l.K, l.K, l.packed + panel * l.K * PANEL, l.K / 2, acc);
   for (int m = 0; m < ROWS; ++m) {
     if constexpr (E == Epilogue::SiluTimes) {
       // a panel is 16 columns of the gate and the same 16 of what it gates
@@ -92,35 +96,21 @@ void linear_tile(const Linear& l, int64_t row, int64_t panel) {
   }
 }
 
-template <Epilogue E>
-void linear_rows(const Linear& l, int64_t row, int64_t end, int64_t panel) {
-  for (; row + MAX_ROWS <= end; row += MAX_ROWS) linear_tile<MAX_ROWS, E>(l, row, panel);
-  switch (end - row) {
-    case 11: linear_tile<11, E>(l, row, panel); break;
-    case 10: linear_tile<10, E>(l, row, panel); break;
-    case 9: linear_tile<9, E>(l, row, panel); break;
-    case 8: linear_tile<8, E>(l, row, panel); break;
-    case 7: linear_tile<7, E>(l, row, panel); break;
-    case 6: linear_tile<6, E>(l, row, panel); break;
-    case 5: linear_tile<5, E>(l, row, panel); break;
-    case 4: linear_tile<4, E>(l, row, panel); break;
-    case 3: linear_tile<3, E>(l, row, panel); break;
-    case 2: linear_tile<2, E>(l, row, panel); break;
-    case 1: linear_tile<1, E>(l, row, panel); break;
-    default: break;
-  }
-}
-
 // Rows of one block stay in the second-level cache while the panels pass by.
 constexpr int64_t BLOCK_ROWS = 16 * MAX_ROWS;
+// What every thread has to do at least, for all to end at about the same time.
+constexpr int64_t TASKS_PER_THREAD = 8;
 
 template <Epilogue E>
 void linear(const Linear& l) {
-  const int64_t panels = (l.N + PANEL - 1) / PANEL, blocks = (l.M + BLOCK_ROWS - 1) / BLOCK_ROWS;
+  const int64_t panels = (l.N + PANEL - 1) / PANEL, tiles = (l.M + MAX_ROWS - 1) / MAX_ROWS;
+  const int64_t wanted = std::max((l.M + BLOCK_ROWS - 1) / BLOCK_ROWS, (TASKS_PER_THREAD * num_threads() + panels - 1) / panels);
+  const int64_t blocks = std::min(tiles, wanted);
 #pragma omp parallel for schedule(static) num_threads(num_threads())
   for (int64_t task = 0; task < blocks * panels; ++task) {
-    const int64_t row = task / panels * BLOCK_ROWS;
-    linear_rows<E>(l, row, std::min(row + BLOCK_ROWS, l.M), task % panels);
+    const int64_t block = task / panels;
+    const auto row = [&](int64_t border) { return std::min(l.M, tiles * border / blocks * MAX_ROWS); };
+    by_rows(row(block), row(block + 1), [&]<int ROWS>(int64_t first) { linear_tile<ROWS, E>(l, first, task % panels); });
   }
 }
 

@@ -34,24 +34,25 @@ inline __mmask16 first_lanes(int count) {
   return count >= LANES ? __mmask16(0xFFFF) : __mmask16((1u << (count < 0 ? 0 : count)) - 1);
 }
 
-// exp for x <= 88; relative error below 2e-7. -inf gives 0, NaN stays NaN.
-inline __m512 exp_ps(__m512 x) {
-  const __m512 log2e = _mm512_set1_ps(1.44269504088896341f);
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, log2e), _MM_FROUND_TO_NEAREST_INT);
-  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-  __m512 p = _mm512_set1_ps(1.9875691500e-4f);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1f));
-  p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
-  const __m512 value = _mm512_scalef_ps(p, n);
-  // -inf - (-inf) above is NaN; what is below the least exponent is 0
-  const __mmask16 vanishes = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-104.0f), _CMP_LT_OQ);
-  return _mm512_mask_mov_ps(value, vanishes, _mm512_setzero_ps());
+constexpr float LOG2E = 1.44269504088896341f;
+
+// 2 to the x for x < 128; relative error below 3e-7. -inf gives 0, NaN stays NaN.
+inline __m512 exp2_ps(__m512 x) {
+  x = _mm512_max_ps(_mm512_set1_ps(-200.0f), x);  // the second of both if one is NaN
+  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT);
+  const __m512 r = _mm512_sub_ps(x, n);
+  __m512 p = _mm512_set1_ps(1.339086735e-3f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.666373693e-3f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.550357104e-2f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.402234894e-1f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.931471880e-1f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+  return _mm512_scalef_ps(p, n);
 }
+
+inline float exp2_one(float x) { return _mm512_cvtss_f32(exp2_ps(_mm512_set1_ps(x))); }
+
+inline __m512 exp_ps(__m512 x) { return exp2_ps(_mm512_mul_ps(x, _mm512_set1_ps(LOG2E))); }
 
 inline __m512 silu_ps(__m512 x) {
   // far below zero exp(-x) would overflow: there silu is 0
