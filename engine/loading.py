@@ -52,12 +52,13 @@ class LoadedModel:
         """Compute packed tokens; return the scores after each token in `keep`.
 
         Shapes:
-            ids, positions: [T].   keep: [B], may be empty.   returns: [B, V].
+            ids, positions: [T].   keep: [B], the newest of some runs, in order; may be empty.
+            returns: [B, V].
 
         Raises:
             EngineFault: The model failed; running out of memory passes as torch raised it.
         """
-        step.way = self.way
+        step.way, step.keep = self.way, keep
         return self.compute(ids, positions, keep, SlabCache(step), packed=step)
 
     def compute(

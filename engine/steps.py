@@ -6,6 +6,7 @@ keys and values gets back. May import torch, transformers and engine.slab.
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -54,8 +55,9 @@ class PackedStep:
     """What one forward pass attends; `where` is the token slot of each packed token, int64 [T].
 
     `copies` are made in each layer once its new tokens are stored and before any attends, so that
-    a row may begin with tokens that another computes in the same pass. `windows` records the
-    sliding window that each layer asked for.
+    a row may begin with tokens that another computes in the same pass. `keep` are the tokens whose
+    scores are wanted, int64 [B]: the newest of some runs. `windows` records the sliding window that
+    each layer asked for.
     """
 
     slab: Slab
@@ -63,6 +65,7 @@ class PackedStep:
     runs: list[Run]
     copies: list[Copy] = field(default_factory=list)
     way: Way = "runs"
+    keep: Tensor | None = None
     windows: dict[int, int | None] = field(default_factory=dict)
     masks: dict[Any, Tensor | None] = field(default_factory=dict)
 
@@ -82,6 +85,19 @@ class PackedStep:
         """The runs as the kernels read them: start, tokens, base, length; int32 [R, 4]."""
         rows = [(run.start, run.end - run.start, run.base, run.length) for run in self.runs]
         return torch.tensor(rows, dtype=torch.int32)
+
+    @cached_property
+    def kept_table(self) -> Tensor:
+        """The runs of the tokens in `keep` by themselves, in the form of `run_table`."""
+        assert self.keep is not None
+        ends = torch.tensor([run.end for run in self.runs])
+        kept = torch.searchsorted(self.keep, ends).tolist()
+        rows = [
+            (before, until - before, run.base, run.length)
+            for run, (before, until) in zip(self.runs, pairwise([0, *kept]), strict=True)
+            if until > before
+        ]
+        return torch.tensor(rows, dtype=torch.int32).view(-1, 4)
 
     @cached_property
     def borders(self) -> tuple[Tensor, Tensor, Tensor]:

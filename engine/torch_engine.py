@@ -154,7 +154,7 @@ class TorchEngine:
 
 def _replace_layers(loaded: LoadedModel) -> None:
     """Put what is faster here in the place of a packed model's own layers."""
-    if why := use_kernels(loaded, lambda: packed_scores(loaded)):
+    if why := use_kernels(loaded, lambda: packed_scores(loaded)[0]):
         _log.info("without CPU kernels: %s", why)
         if can_prepack(loaded.model.dtype, loaded.device):
             prepack(loaded.model)

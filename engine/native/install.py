@@ -24,8 +24,8 @@ from engine.unsupported import Unsupported
 #: Largest relative error of what a part adds: bf16 rounds to 4e-3, and its sums do so a few times.
 _TOLERANCE = 2e-2
 
-#: Computes two unlike rows in one pass, on a slab as the model now needs it.
-Probe = Callable[[], object]
+#: Computes two unlike rows, also together, on a slab as the model now needs it; returns scores.
+Probe = Callable[[], Tensor]
 
 
 def use_kernels(loaded: LoadedModel, probe: Probe) -> str | None:
@@ -60,7 +60,17 @@ def use_kernels(loaded: LoadedModel, probe: Probe) -> str | None:
                 setattr(parent, name, replacing(child.weight, child.bias))
         elif is_rms_norm(child) and len(child.weight) % 16 == 0:
             setattr(parent, name, NativeNorm(child.weight, child.variance_epsilon))
+    _spare_last_layer(loaded.model, probe)
     return None
+
+
+def _spare_last_layer(model: nn.Module, probe: Probe) -> None:
+    """Let the last layer compute only what scores are made of, if that is all it is read for."""
+    native = [module for module in model.modules() if isinstance(module, NativeLayer)]
+    if native:
+        whole = probe()
+        native[-1].is_last = True
+        native[-1].is_last = torch.equal(whole, probe())
 
 
 Seen = tuple[tuple[Any, ...], dict[str, Any], Tensor]

@@ -87,11 +87,16 @@ class NativeNorm(nn.Module):
 
 
 class NativeLayer(nn.Module):
-    """One decoder layer: norm, attention and residual, norm, gated MLP and residual."""
+    """One decoder layer: norm, attention and residual, norm, gated MLP and residual.
+
+    `is_last`: only scores are made of what comes out. So only the tokens whose scores are wanted
+    are computed beyond their keys and values; the others' rows come out as they went in.
+    """
 
     def __init__(self, layer: Any) -> None:
         super().__init__()
         attention, mlp = layer.self_attn, layer.mlp
+        self.is_last = False
         self.layer_idx: int = attention.layer_idx
         self.head_dim: int = attention.head_dim
         self.scaling: float = attention.scaling
@@ -119,39 +124,56 @@ class NativeLayer(nn.Module):
         **kwargs: Any,
     ) -> Tensor:
         """Compute the layer for packed tokens; [1, T, E]."""
-        hidden = hidden_states[0]
-        qkv = self.qkv_proj.rows(self.input_norm.rows(hidden))
-        attended = self._attend(qkv, packed, position_embeddings)
-        hidden = self.o_proj.rows(attended, residual=hidden)
-        inner = self.gate_up_proj.rows(self.mlp_norm.rows(hidden), gated=True)
-        return self.down_proj.rows(inner, residual=hidden)[None]
+        everyone = hidden_states[0]
+        qkv = self.qkv_proj.rows(self.input_norm.rows(everyone))
+        self._store(qkv, packed, position_embeddings)
+        keep = packed.keep if self.is_last else None
+        if keep is None or len(keep) == len(everyone):
+            return self._rest(everyone, qkv, packed.run_table, packed)[None]
+        kept = self._rest(everyone[keep], qkv[keep], packed.kept_table, packed)
+        return everyone.index_copy(0, keep, kept)[None]
 
-    def _attend(self, qkv: Tensor, step: PackedStep, turns: tuple[Tensor, Tensor]) -> Tensor:
-        """Turn and store, then attend; [T, (H + 2 K) * D] -> [T, H * D]."""
+    def _store(self, qkv: Tensor, step: PackedStep, turns: tuple[Tensor, Tensor]) -> None:
+        """Turn queries and keys in place, [T, (H + 2 K) * D]; store keys and values."""
         norms = self.query_norm, self.key_norm
         weights = (None if norm is None else norm.exact for norm in norms)
         epsilon = 0.0 if norms[0] is None else norms[0].epsilon
         heads = self.num_heads, self.num_kv_heads
-        assert isinstance(step.slab, BlockSlab)
-        keys, values = step.slab.layer(self.layer_idx, self.num_kv_heads, self.head_dim, qkv)
         _ops.store(
-            qkv, step.where, keys, values, *heads, turns[0][0], turns[1][0], *weights, epsilon
+            qkv,
+            step.where,
+            *self._held(step, qkv),
+            *heads,
+            turns[0][0],
+            turns[1][0],
+            *weights,
+            epsilon,
         )
         step.make_copies(self.layer_idx)
-        step.windows[self.layer_idx] = window = self.sliding_window
-        attended: Tensor = _ops.attend(
+        step.windows[self.layer_idx] = self.sliding_window
+
+    def _held(self, step: PackedStep, qkv: Tensor) -> list[Tensor]:
+        """Return the keys and values of all rows."""
+        assert isinstance(step.slab, BlockSlab)
+        return step.slab.layer(self.layer_idx, self.num_kv_heads, self.head_dim, qkv)
+
+    def _rest(self, hidden: Tensor, qkv: Tensor, runs: Tensor, step: PackedStep) -> Tensor:
+        """Attend, then compute the MLP, of some tokens; [N, E]."""
+        attended = _ops.attend(
             qkv,
-            keys,
-            values,
-            step.run_table,
-            *heads,
+            *self._held(step, qkv),
+            runs,
+            self.num_heads,
+            self.num_kv_heads,
             self.head_dim,
             self.scaling,
-            window or 0,
+            self.sliding_window or 0,
             0.0,
             None,
         )
-        return attended
+        hidden = self.o_proj.rows(attended, residual=hidden)
+        inner = self.gate_up_proj.rows(self.mlp_norm.rows(hidden), gated=True)
+        return self.down_proj.rows(inner, residual=hidden)
 
 
 def is_usual_layer(module: Any) -> bool:

@@ -1,9 +1,10 @@
 """Which parts of a model the kernels take over, and that nothing else changes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -24,9 +25,12 @@ from transformers import (
 )
 from transformers.models.llama.modeling_llama import LlamaMLP
 
+from engine.base import Row, RowDone, Sampling
+from engine.native import install
 from engine.native.install import use_kernels
 from engine.native.layers import NativeHead, NativeLayer, NativeLinear, NativeNorm
 from engine.native.slab import BlockSlab
+from engine.options import Limits
 from engine.torch_engine import TorchEngine
 from tests.support.tiny_model import save, save_llama
 
@@ -101,6 +105,61 @@ def test_layers_of_the_usual_shape_are_replaced(loaded: tuple[Path, TorchEngine]
         [getattr(reference.model.layers[0].self_attn, f"{name}_proj").weight for name in "qkv"]
     )
     assert torch.equal(joined, layer.qkv_proj.weight)
+
+
+def native_layers(engine: TorchEngine) -> list[NativeLayer]:
+    """Return the layers that were replaced, in order."""
+    assert engine._loaded is not None
+    return [each for each in engine._loaded.model.modules() if isinstance(each, NativeLayer)]
+
+
+def answers(engine: TorchEngine) -> dict[str, tuple[int, ...]]:
+    """Answer rows that are computed in parts, beside each other, with drafts and alone."""
+    prompts = [np.arange(length, dtype=np.uint32) * 7 % 300 for length in (3, 40, 41, 90)]
+    rows = [Row(str(at), prompt, Sampling(max_tokens=12)) for at, prompt in enumerate(prompts)]
+    return {
+        event.row_id: event.token_ids for event in engine.run(rows) if isinstance(event, RowDone)
+    }
+
+
+@pytest.mark.parametrize("build", [llama, qwen2, qwen3])
+def test_the_last_layer_computes_only_what_is_asked_for(build: Callable[[], Path]) -> None:
+    """What it leaves out changes no answer: it ends with the tokens that scores are made of."""
+    engine = TorchEngine.load(
+        build(), dtype="bfloat16", device="cpu", limits=Limits(chunk_tokens=16)
+    )
+    layers = native_layers(engine)
+    assert [False, True] == [layer.is_last for layer in layers]
+    computed = [0, 0]
+    for at, layer in enumerate(layers):
+        rows = layer.o_proj.rows
+
+        def counting(hidden: Tensor, *args: Any, at: int = at, rows: Any = rows, **kw: Any) -> Any:
+            computed[at] += len(hidden)
+            return rows(hidden, *args, **kw)
+
+        layer.o_proj.rows = counting  # type: ignore[method-assign]
+
+    spared = answers(engine)
+    assert computed[1] < computed[0] / 2
+
+    layers[-1].is_last = False
+    assert answers(engine) == spared
+    engine.close()
+
+
+def test_a_layer_before_another_computes_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last that was replaced need not be the model's last."""
+    alike = install._alike
+
+    def first_alone(layer: Any, *seen: Any) -> Any:
+        return None if layer.self_attn.layer_idx else alike(layer, *seen)
+
+    monkeypatch.setattr(install, "_alike", first_alone)
+    engine = TorchEngine.load(llama(), dtype="bfloat16", device="cpu")
+
+    assert [False] == [layer.is_last for layer in native_layers(engine)]
+    engine.close()
 
 
 def gemma() -> Path:
@@ -189,5 +248,5 @@ def test_other_dtypes_have_no_kernels() -> None:
     engine = TorchEngine.load(llama(), dtype="float32", device="cpu")
     assert engine._loaded is not None
 
-    assert "bfloat16" in str(use_kernels(engine._loaded, lambda: None))
+    assert "bfloat16" in str(use_kernels(engine._loaded, lambda: torch.zeros(1)))
     engine.close()
