@@ -1,4 +1,4 @@
-"""Decoder layers of the usual shape, computed by eight kernels instead of some forty operations.
+"""Decoder layers of the usual shape, computed by two calls instead of some forty operations.
 
 Decides which layers of a model are replaced: those built from exactly the parts that Llama's are
 (optionally biases, and norms of queries and keys), and found to compute the same. What else can be
@@ -98,22 +98,25 @@ class NativeLayer(nn.Module):
         attention, mlp = layer.self_attn, layer.mlp
         self.is_last = False
         self.layer_idx: int = attention.layer_idx
-        self.head_dim: int = attention.head_dim
-        self.scaling: float = attention.scaling
         self.sliding_window: int | None = getattr(attention, "sliding_window", None)
         projections = [attention.q_proj, attention.k_proj, attention.v_proj]
-        self.num_heads = projections[0].out_features // self.head_dim
-        self.num_kv_heads = projections[1].out_features // self.head_dim
-        self.input_norm = _norm(layer.input_layernorm)
-        self.mlp_norm = _norm(layer.post_attention_layernorm)
-        self.query_norm, self.key_norm = (
-            _norm(norm) if (norm := getattr(attention, name, None)) is not None else None
-            for name in ("q_norm", "k_norm")
-        )
         self.qkv_proj = _joined(projections)
         self.o_proj = NativeLinear(attention.o_proj.weight, attention.o_proj.bias)
         self.gate_up_proj = _interleaved(mlp.gate_proj, mlp.up_proj)
         self.down_proj = NativeLinear(mlp.down_proj.weight, mlp.down_proj.bias)
+        # all that the kernels are handed in every pass, gathered once
+        D: int = attention.head_dim
+        H, K = (projection.out_features // D for projection in projections[:2])
+        self._heads = H, K, D
+        self._scale: float = attention.scaling
+        self._before = *_of_norm(layer.input_layernorm), *_of_linear(self.qkv_proj)
+        self._head_norms = _of_head_norms(attention)
+        self._after = (
+            *_of_linear(self.o_proj),
+            *_of_norm(layer.post_attention_layernorm),
+            *_of_linear(self.gate_up_proj),
+            *_of_linear(self.down_proj),
+        )
 
     def forward(
         self,
@@ -124,56 +127,28 @@ class NativeLayer(nn.Module):
         **kwargs: Any,
     ) -> Tensor:
         """Compute the layer for packed tokens; [1, T, E]."""
-        everyone = hidden_states[0]
-        qkv = self.qkv_proj.rows(self.input_norm.rows(everyone))
-        self._store(qkv, packed, position_embeddings)
+        hidden = hidden_states[0]
+        assert isinstance(packed.slab, BlockSlab)
+        _, K, D = self._heads
+        held = packed.slab.layer(self.layer_idx, K, D, hidden)
+        turns = (each[0] for each in position_embeddings)
+        # turned queries, and what has been stored
+        qkv = _ops.begin_layer(
+            hidden, *self._before, packed.where, *held, *self._heads, *turns, *self._head_norms
+        )
+        packed.make_copies(self.layer_idx)
+        packed.windows[self.layer_idx] = self.sliding_window
+        limits = *self._heads, self._scale, self.sliding_window or 0
         keep = packed.keep if self.is_last else None
-        if keep is None or len(keep) == len(everyone):
-            return self._rest(everyone, qkv, packed.run_table, packed)[None]
-        kept = self._rest(everyone[keep], qkv[keep], packed.kept_table, packed)
-        return everyone.index_copy(0, keep, kept)[None]
-
-    def _store(self, qkv: Tensor, step: PackedStep, turns: tuple[Tensor, Tensor]) -> None:
-        """Turn queries and keys in place, [T, (H + 2 K) * D]; store keys and values."""
-        norms = self.query_norm, self.key_norm
-        weights = (None if norm is None else norm.exact for norm in norms)
-        epsilon = 0.0 if norms[0] is None else norms[0].epsilon
-        heads = self.num_heads, self.num_kv_heads
-        _ops.store(
-            qkv,
-            step.where,
-            *self._held(step, qkv),
-            *heads,
-            turns[0][0],
-            turns[1][0],
-            *weights,
-            epsilon,
-        )
-        step.make_copies(self.layer_idx)
-        step.windows[self.layer_idx] = self.sliding_window
-
-    def _held(self, step: PackedStep, qkv: Tensor) -> list[Tensor]:
-        """Return the keys and values of all rows."""
-        assert isinstance(step.slab, BlockSlab)
-        return step.slab.layer(self.layer_idx, self.num_kv_heads, self.head_dim, qkv)
-
-    def _rest(self, hidden: Tensor, qkv: Tensor, runs: Tensor, step: PackedStep) -> Tensor:
-        """Attend, then compute the MLP, of some tokens; [N, E]."""
-        attended = _ops.attend(
-            qkv,
-            *self._held(step, qkv),
-            runs,
-            self.num_heads,
-            self.num_kv_heads,
-            self.head_dim,
-            self.scaling,
-            self.sliding_window or 0,
-            0.0,
-            None,
-        )
-        hidden = self.o_proj.rows(attended, residual=hidden)
-        inner = self.gate_up_proj.rows(self.mlp_norm.rows(hidden), gated=True)
-        return self.down_proj.rows(inner, residual=hidden)
+        if keep is None or len(keep) == len(hidden):
+            out: Tensor = _ops.end_layer(
+                hidden, qkv, *held, packed.run_table, *limits, *self._after
+            )
+        else:
+            kept = hidden[keep], qkv[keep]
+            ended = _ops.end_layer(*kept, *held, packed.kept_table, *limits, *self._after)
+            out = hidden.index_copy(0, keep, ended)
+        return out[None]
 
 
 def is_usual_layer(module: Any) -> bool:
@@ -214,8 +189,20 @@ def _has_just(module: Any, names: frozenset[str]) -> bool:
     return isinstance(module, nn.Module) and {name for name, _ in module.named_children()} == names
 
 
-def _norm(norm: Any) -> NativeNorm:
-    return NativeNorm(norm.weight, norm.variance_epsilon)
+def _of_norm(norm: Any) -> tuple[Tensor, float]:
+    return norm.weight.detach().float(), norm.variance_epsilon
+
+
+def _of_head_norms(attention: Any) -> tuple[Tensor | None, Tensor | None, float]:
+    norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
+    if norms[0] is None or norms[1] is None:
+        return None, None, 0.0
+    (query, epsilon), (key, _) = map(_of_norm, norms)
+    return query, key, epsilon
+
+
+def _of_linear(linear: NativeLinear) -> tuple[Tensor, Tensor | None]:
+    return linear.packed, linear.bias
 
 
 def _joined(linears: list[Any]) -> NativeLinear:

@@ -95,6 +95,31 @@ Tensor attend_runs(
   return out;
 }
 
+// What a decoder layer computes until keys and values are stored: norm, projections, turning; returns the projections.
+Tensor begin_layer(
+    const Tensor& hidden, const Tensor& norm, double epsilon, const Tensor& qkv_packed, const Maybe& qkv_bias,
+    const Tensor& where, const Tensor& keys, const Tensor& values, int64_t H, int64_t K, int64_t D, const Tensor& cos,
+    const Tensor& sin, const Maybe& query_norm, const Maybe& key_norm, double head_epsilon) {
+  const Tensor x = rms_norm(hidden, norm, epsilon);
+  const Tensor qkv = multiply_rows(x, qkv_packed, (H + 2 * K) * D, qkv_bias, std::nullopt, false);
+  store_tokens(qkv, where, keys, values, H, K, cos, sin, query_norm, key_norm, head_epsilon);
+  return qkv;
+}
+
+// The rest of it: attention and its projection, norm, gated MLP; both are added to what came in.
+Tensor end_layer(
+    const Tensor& hidden, const Tensor& qkv, const Tensor& keys, const Tensor& values, const Tensor& runs, int64_t H,
+    int64_t K, int64_t D, double scale, int64_t window, const Tensor& o_packed, const Maybe& o_bias, const Tensor& norm,
+    double epsilon, const Tensor& gate_up_packed, const Maybe& gate_up_bias, const Tensor& down_packed,
+    const Maybe& down_bias) {
+  const int64_t E = hidden.size(1), inner_size = 2 * down_packed.size(1);
+  const Tensor attended = attend_runs(qkv, keys, values, runs, H, K, D, scale, window, 0.0, std::nullopt);
+  const Tensor middle = multiply_rows(attended, o_packed, E, o_bias, hidden, false);
+  const Tensor x = rms_norm(middle, norm, epsilon);
+  const Tensor inner = multiply_rows(x, gate_up_packed, 2 * inner_size, gate_up_bias, std::nullopt, true);
+  return multiply_rows(inner, down_packed, E, down_bias, middle, false);
+}
+
 }  // namespace
 }  // namespace docmill
 
@@ -109,6 +134,14 @@ STABLE_TORCH_LIBRARY(docmill, m) {
   m.def(
       "attend(Tensor query, Tensor keys, Tensor values, Tensor runs, int H, int K, int D, float scale, int window, "
       "float softcap, Tensor? sinks) -> Tensor");
+  m.def(
+      "begin_layer(Tensor hidden, Tensor norm, float epsilon, Tensor qkv_packed, Tensor? qkv_bias, Tensor where, "
+      "Tensor(a!) keys, Tensor(b!) values, int H, int K, int D, Tensor cos, Tensor sin, Tensor? query_norm, "
+      "Tensor? key_norm, float head_epsilon) -> Tensor");
+  m.def(
+      "end_layer(Tensor hidden, Tensor qkv, Tensor keys, Tensor values, Tensor runs, int H, int K, int D, float scale, "
+      "int window, Tensor o_packed, Tensor? o_bias, Tensor norm, float epsilon, Tensor gate_up_packed, "
+      "Tensor? gate_up_bias, Tensor down_packed, Tensor? down_bias) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(docmill, CPU, m) {
@@ -118,4 +151,6 @@ STABLE_TORCH_LIBRARY_IMPL(docmill, CPU, m) {
   m.impl("rms_norm", TORCH_BOX(&docmill::rms_norm));
   m.impl("store", TORCH_BOX(&docmill::store_tokens));
   m.impl("attend", TORCH_BOX(&docmill::attend_runs));
+  m.impl("begin_layer", TORCH_BOX(&docmill::begin_layer));
+  m.impl("end_layer", TORCH_BOX(&docmill::end_layer));
 }
