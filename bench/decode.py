@@ -10,6 +10,7 @@ engine.
 import argparse
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +22,7 @@ from bench import decode_limits, decode_passes, decode_plot
 from bench.decode_counts import Shape
 from bench.decode_limits import Machine
 from bench.decode_start import start_to_first_document_s
-from bench.decode_table import Line, as_record, as_text, line_of, percentile
+from bench.decode_table import Line, as_record, as_text, line_of, middle, percentile
 from bench.engine import prompts_of, without_end_of_text
 from bench.engine_peers.docmill_engine import rows_of
 from bench.report import figure, report
@@ -41,53 +42,82 @@ _REFILLED_ROWS = 8
 Figures = dict[str, dict[str, Any]]
 
 
-def prefill_figures(engine: TorchEngine, shape: Shape, machine: Machine, repeats: int) -> Figures:
+def prefill_figures(engine: TorchEngine, shape: Shape, options: argparse.Namespace) -> Figures:
     """Measure prefill of long documents, of each length and of all together."""
-    ratios: dict[str, list[float]] = {}
-    for _ in range(repeats):
+    seen: dict[str, list[float]] = {}
+    for _ in range(options.runs):
+        ran, machine = decode_limits.beside(
+            shape, options.repeats, partial(_prefill_each, engine, shape)
+        )
+        _note_limits(seen, machine)
         flops = seconds = 0.0
-        for length in _PREFILL_LENGTHS:
-            rows = decode_passes.random_rows(
-                [length] * (_PREFILL_TOKENS // length), 1, shape.vocab_size
-            )
-            ran = decode_passes.run(engine, rows)
-            work = len(rows) * shape.prefill_flops(length)
-            ratio = work / ran.seconds / machine.flops_per_s
-            ratios.setdefault(f"prefill_roofline_ratio_{length}_tokens", []).append(ratio)
-            speed = len(rows) * length / ran.seconds
-            ratios.setdefault(f"prefill_{length}_tokens_per_s", []).append(speed)
-            flops, seconds = flops + work, seconds + ran.seconds
+        for length, num_rows, spent in ran:
+            work = num_rows * shape.prefill_flops(length)
+            ratio = work / spent / machine.flops_per_s
+            seen.setdefault(f"prefill_roofline_ratio_{length}_tokens", []).append(ratio)
+            speed = num_rows * length / spent
+            seen.setdefault(f"prefill_{length}_tokens_per_s", []).append(speed)
+            flops, seconds = flops + work, seconds + spent
         total = flops / seconds / machine.flops_per_s
-        ratios.setdefault("prefill_roofline_ratio", []).append(total)
-    units = {name: "tokens/s" if name.endswith("_per_s") else "share" for name in ratios}
-    return {name: figure(values, units[name]) for name, values in ratios.items()}
+        seen.setdefault("prefill_roofline_ratio", []).append(total)
+    return _with_units(seen)
 
 
-def decode_lines(
-    engine: TorchEngine, shape: Shape, machine: Machine, steps: int, repeats: int
-) -> list[Line]:
-    """Measure steps of 1 to 32 rows, in turn; the steps of all repeats count together."""
-    times: dict[int, list[float]] = {num_rows: [] for num_rows in _ROWS}
-    for _ in range(repeats):
+def _prefill_each(engine: TorchEngine, shape: Shape) -> list[tuple[int, int, float]]:
+    """Compute prompts of each length; return the length, how many, and the seconds they took."""
+    ran = []
+    for length in _PREFILL_LENGTHS:
+        lengths = [length] * (_PREFILL_TOKENS // length)
+        rows = decode_passes.random_rows(lengths, 1, shape.vocab_size)
+        ran.append((length, len(rows), decode_passes.run(engine, rows).seconds))
+    return ran
+
+
+def decode_rounds(
+    engine: TorchEngine, shape: Shape, options: argparse.Namespace
+) -> list[list[Line]]:
+    """Measure steps of 1 to 32 rows, in turn, each beside the machine as it is then."""
+    rounds = []
+    for _ in range(options.runs):
+        lines = []
         for num_rows in _ROWS:
-            rows = decode_passes.random_rows([_ROW_TOKENS] * num_rows, steps, shape.vocab_size)
-            times[num_rows] += decode_passes.run(engine, rows).seen.step_times(num_rows)
-    row_len = _ROW_TOKENS + steps / 2
-    return [line_of(rows, row_len, spent, shape, machine) for rows, spent in times.items()]
+            rows = decode_passes.random_rows(
+                [_ROW_TOKENS] * num_rows, options.steps, shape.vocab_size
+            )
+            ran, machine = decode_limits.beside(
+                shape, options.repeats, partial(decode_passes.run, engine, rows)
+            )
+            row_len = _ROW_TOKENS + options.steps / 2
+            times = ran.seen.step_times(num_rows)
+            lines.append(line_of(num_rows, row_len, times, shape, machine))
+        rounds.append(lines)
+    return rounds
 
 
-def decode_figures(lines: Sequence[Line]) -> Figures:
-    """Return the table's figures, and the two ratios that are judged; the lesser one counts."""
-    units = {"per_s": "tokens/s", "ms": "ms", "share": "share"}
-    figures = {
-        name: figure([value], next(unit for end, unit in units.items() if name.endswith(end)))
-        for name, value in as_record(lines).items()
+def decode_figures(rounds: Sequence[Sequence[Line]]) -> Figures:
+    """Return the table's figures, and the ratio that is judged: each round's least."""
+    seen: dict[str, list[float]] = {}
+    for lines in rounds:
+        judged = [line.roofline_ratio for line in lines if line.num_rows in _JUDGED_ROWS]
+        for name, value in {**as_record(lines), "decode_roofline_ratio": min(judged)}.items():
+            seen.setdefault(name, []).append(value)
+    return _with_units(seen)
+
+
+def _note_limits(seen: dict[str, list[float]], machine: Machine) -> None:
+    """Note what the machine could do."""
+    seen.setdefault("bf16_gemm_limit_gflop_per_s", []).append(machine.flops_per_s / 1e9)
+    seen.setdefault("read_bandwidth_gb_per_s", []).append(machine.read_bytes_per_s / 1e9)
+
+
+def _with_units(seen: Mapping[str, Sequence[float]]) -> Figures:
+    units = {"gflop_per_s": "GFLOP/s", "gb_per_s": "GB/s", "tokens_per_s": "tokens/s", "_ms": "ms"}
+    return {
+        name: figure(
+            values, next((unit for end, unit in units.items() if name.endswith(end)), "share")
+        )
+        for name, values in seen.items()
     }
-    ratios = {line.num_rows: line.roofline_ratio for line in lines}
-    for num_rows, ratio in ratios.items():
-        figures[f"decode_roofline_ratio_{num_rows}_rows"] = figure([ratio], "share")
-    judged = [ratios[num_rows] for num_rows in _JUDGED_ROWS]
-    return figures | {"decode_roofline_ratio": figure(judged, "share")}
 
 
 def mixed_figures(
@@ -161,32 +191,21 @@ def _load(options: argparse.Namespace, limits: Limits) -> TorchEngine:
 
 
 def engine_figures(options: argparse.Namespace) -> Figures:
-    """Measure the engine beside the machine, which is measured before and after it."""
+    """Measure the engine beside the machine."""
     shape = Shape.read(options.model)
-    print("measuring the machine", flush=True)
-    before = decode_limits.measure(shape, options.repeats)
     engine, plain = _load(options, Limits()), _load(options, Limits(max_drafts=0))
     print("loaded; a mixed workload", flush=True)
     rows = _workload(options, repetition=True)
     figures = mixed_figures(engine, plain, rows, options.runs)
-    machine = decode_limits.best(before, decode_limits.measure(shape, options.repeats))
     print("prefill", flush=True)
-    figures |= prefill_figures(plain, shape, machine, options.runs)
+    figures |= prefill_figures(plain, shape, options)
     print("decoding", flush=True)
-    lines = decode_lines(plain, shape, machine, options.steps, options.runs)
+    rounds = decode_rounds(plain, shape, options)
+    lines = [middle(same) for same in zip(*rounds, strict=True)]
     print(as_text(lines), flush=True)
     if options.plot:
         decode_plot.write(options.plot, lines, f"Decoding, {_ROW_TOKENS}-token documents")
-    return _machine_figures(machine) | figures | decode_figures(lines)
-
-
-def _machine_figures(machine: Machine) -> Figures:
-    limits: Mapping[str, float] = {
-        "bf16_gemm_limit": machine.flops_per_s,
-        "read_bandwidth": machine.read_bytes_per_s,
-    }
-    units = {"bf16_gemm_limit": "GFLOP/s", "read_bandwidth": "GB/s"}
-    return {name: figure([value / 1e9], units[name]) for name, value in limits.items()}
+    return figures | decode_figures(rounds)
 
 
 def _workload(options: argparse.Namespace, *, repetition: bool) -> list[Row]:
@@ -204,7 +223,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=48, help="tokens of each row that decodes")
-    parser.add_argument("--repeats", type=int, default=10, help="of each measure of the machine")
+    parser.add_argument("--repeats", type=int, default=4, help="of each measure of the machine")
     parser.add_argument("--only", choices=("engine", "refill", "start"), help="one part alone")
     parser.add_argument("--refill", action="store_true", help="compare shares for refilling too")
     parser.add_argument("--plot", type=Path, help="write the table as an SVG plot here")

@@ -1,17 +1,22 @@
 """What this machine can do at best, measured in the run that is compared with it.
 
 Decides two limits: bf16 matrix products, the best of a large square one and of the model's own
-shapes, and reading memory, from a tensor that no cache holds. May import torch.
+shapes, and reading memory, from a tensor that no cache holds. Virtual machines change: reading was
+32 GB/s and 48 GB/s within seconds on one of them, so limits are measured right before and right
+after what is compared with them. May import torch.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 
 from bench.decode_counts import Shape
+
+T = TypeVar("T")
 
 _SQUARE = 2048
 #: Rows of the model's own products: one pass of a chunked prefill.
@@ -35,6 +40,13 @@ class Machine:
 def measure(shape: Shape, repeats: int) -> Machine:
     """Measure both limits; the best of the repeats counts."""
     return Machine(_flops_per_s(shape, repeats), _read_bytes_per_s(repeats))
+
+
+def beside(shape: Shape, repeats: int, work: Callable[[], T]) -> tuple[T, Machine]:
+    """Do work; return what comes of it, and the better of the machine before it and after it."""
+    before = measure(shape, repeats)
+    done = work()
+    return done, best(before, measure(shape, repeats))
 
 
 def best(first: Machine, second: Machine) -> Machine:

@@ -6,7 +6,7 @@ bench.decode_limits.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from bench.decode_counts import Shape
 from bench.decode_limits import Machine
@@ -46,6 +46,12 @@ def line_of(
     )
 
 
+def middle(rounds: Sequence[Line]) -> Line:
+    """Return the medians of the same line, measured several times."""
+    each = [[getattr(line, field.name) for line in rounds] for field in fields(Line)[1:]]
+    return Line(rounds[0].num_rows, *map(statistics.median, each))
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the value that this share of them does not exceed."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
@@ -79,4 +85,5 @@ def as_record(lines: Sequence[Line]) -> Mapping[str, float]:
         record[f"{prefix}_step_p95_ms"] = line.p95_s * 1000
         record[f"{prefix}_bandwidth_share"] = line.bandwidth_share
         record[f"{prefix}_compute_share"] = line.compute_share
+        record[f"decode_roofline_ratio_{line.num_rows}_rows"] = line.roofline_ratio
     return record

@@ -1,5 +1,6 @@
 """What bench/decode.py counts, and how its table and plot show it."""
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,12 +9,12 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from bench import decode_passes
-from bench.decode import padding_ratio
+from bench.decode import decode_figures, padding_ratio
 from bench.decode_counts import Shape
 from bench.decode_limits import Machine, best
 from bench.decode_passes import Pass, Seen
 from bench.decode_plot import svg, write
-from bench.decode_table import Line, as_record, as_text, line_of, percentile
+from bench.decode_table import Line, as_record, as_text, line_of, middle, percentile
 from engine.base import Row, Sampling
 from engine.options import Limits
 from engine.torch_engine import TorchEngine
@@ -87,6 +88,30 @@ def test_a_table_has_a_line_for_each_number_of_rows() -> None:
     assert ["rows", "tokens/s", "ms/step", "p95", "ms"] == text[0].split()[:5]
     assert ["8", "200", "40.0", "50.0", "40%", "60%", "0.60"] == text[2].split()
     assert as_record(LINES)["decode_8_rows_step_ms"] == 40.0
+    assert as_record(LINES)["decode_roofline_ratio_8_rows"] == 0.6
+
+
+def test_of_several_rounds_medians_are_shown() -> None:
+    """Field by field, whichever round they come from."""
+    rounds = [Line(8, speed, 1 / speed, 0.1, 0.2, 0.3, 0.4) for speed in (4.0, 1.0, 2.0)]
+
+    assert Line(8, 2.0, 0.5, 0.1, 0.2, 0.3, 0.4) == middle(rounds)
+
+
+def test_the_round_counts_where_fewer_rows_or_more_do_worse() -> None:
+    """Both numbers of rows are to reach the target, each time."""
+    other = [
+        replace(line, roofline_ratio=0.9) for line in [*LINES[1:], replace(LINES[1], num_rows=32)]
+    ]
+    least = [LINES[1], replace(LINES[1], num_rows=32, roofline_ratio=0.3)]
+
+    figures = decode_figures([other, least])
+
+    assert 0.3 == figures["decode_roofline_ratio"]["min"]
+    assert 0.9 == figures["decode_roofline_ratio"]["max"]
+    assert "tokens/s" == figures["decode_8_rows_tokens_per_s"]["unit"]
+    assert "ms" == figures["decode_8_rows_step_p95_ms"]["unit"]
+    assert "share" == figures["decode_8_rows_bandwidth_share"]["unit"]
 
 
 def test_the_plot_is_an_svg_with_every_figure_in_it(tmp_path: Path) -> None:
