@@ -15,6 +15,7 @@ namespace docmill {
 
 constexpr int BLOCK = 32;
 constexpr int GROUP_KEYS = 4 * BLOCK;
+constexpr int64_t LINE = 32;  // values of a line of the cache
 constexpr int TILE_ROWS = 2 * MAX_ROWS;  // or the heads of one token that share keys, if those are more
 
 struct Run {  // as engine.attention.Run has it
@@ -128,7 +129,6 @@ inline void by_queries(const Tile& tile, int64_t share, Body body) {
 // Asks for `count` lines of each block of values, from line `first` on. It pays while decoding, when memory is what is
 // waited for and would rest while scores become weights; half of the values are asked for so.
 inline void ask_for(const bf16* values, int64_t block_stride, int num_keys, int64_t first, int64_t count) {
-  constexpr int64_t LINE = 64 / sizeof(bf16);
   for (int key = 0; key < num_keys; key += BLOCK, values += block_stride)
     for (int64_t line = first; line < first + count; ++line) _mm_prefetch((const char*)(values + line * LINE), _MM_HINT_T1);
 }
@@ -148,7 +148,7 @@ inline void attend_tile(const Attend& a, const Tile& tile, Scratch& s) {
   const int end = past + tile.count;
   const int first = a.window ? std::max<int>(0, past + 1 - a.window) / GROUP_KEYS * GROUP_KEYS : 0;
   const int64_t head_stride = a.D * BLOCK, block_stride = a.K * head_stride;
-  const int64_t lines = tile.count == 1 ? tile.heads * head_stride * sizeof(bf16) / 64 / 2 / rows : 0;
+  const int64_t lines = tile.count == 1 ? tile.heads * head_stride / LINE / 2 / rows : 0;
   for (int start = first; start < end; start += GROUP_KEYS) {
     const int num_keys = std::min(GROUP_KEYS, end - start);
     const int64_t at = (run.base + start) / BLOCK * block_stride + tile.head * head_stride;

@@ -42,7 +42,7 @@ inline __attribute__((always_inline)) void multiply(
   }
 }
 
-// Calls `body` for groups of rows, which it computes at once.
+// Calls `body` for groups of rows, whose number the compiler knows: as many as are computed at once, then the rest.
 template <typename Body>
 inline void by_rows(int64_t begin, int64_t end, Body body) {
   for (; begin + MAX_ROWS <= end; begin += MAX_ROWS) body.template operator()<MAX_ROWS>(begin);
@@ -96,16 +96,17 @@ void linear_tile(const Linear& l, int64_t row, int64_t panel) {
   }
 }
 
-// Rows of one block stay in the second-level cache while the panels pass by.
+// Rows of one block stay in the second-level cache while the panels pass by. Blocks are of equal size, and there are
+// enough of them for all threads to end at about the same time.
 constexpr int64_t BLOCK_ROWS = 16 * MAX_ROWS;
-// What every thread has to do at least, for all to end at about the same time.
 constexpr int64_t TASKS_PER_THREAD = 8;
 
 template <Epilogue E>
 void linear(const Linear& l) {
   const int64_t panels = (l.N + PANEL - 1) / PANEL, tiles = (l.M + MAX_ROWS - 1) / MAX_ROWS;
-  const int64_t wanted = std::max((l.M + BLOCK_ROWS - 1) / BLOCK_ROWS, (TASKS_PER_THREAD * num_threads() + panels - 1) / panels);
-  const int64_t blocks = std::min(tiles, wanted);
+  const int64_t for_cache = (l.M + BLOCK_ROWS - 1) / BLOCK_ROWS;
+  const int64_t for_threads = (TASKS_PER_THREAD * num_threads() + panels - 1) / panels;
+  const int64_t blocks = std::min(tiles, std::max(for_cache, for_threads));
 #pragma omp parallel for schedule(static) num_threads(num_threads())
   for (int64_t task = 0; task < blocks * panels; ++task) {
     const int64_t block = task / panels;
