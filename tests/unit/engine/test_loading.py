@@ -200,7 +200,7 @@ def test_a_cpu_is_not_advised_to_install_kernels_of_gpus(
     """Whatever else transformers has to say of its kernels is still said."""
     warning_once.cache_clear()  # an earlier test may have said it
     log = logging.getLogger("transformers.integrations.hub_kernels")
-    # once and whatever CI says: where it says true, transformers hands its messages to the root as well
+    # once, whatever CI says: where it is true, transformers hands its messages on to the root
     monkeypatch.setattr(log, "handlers", [caplog.handler])
     monkeypatch.setattr(log, "propagate", False)
 
