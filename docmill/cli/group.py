@@ -3,6 +3,7 @@
 May import typer, docmill.errors and docmill.cli.output.
 """
 
+import os
 import signal
 import sys
 from typing import Any
@@ -32,9 +33,19 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            sys.stderr.close()  # whoever reads has gone; nothing can be told any more
+            _stop_telling()
             raise typer.Exit(EXIT_READER_GONE) from None
         raise typer.Exit(status or 0)
+
+
+def _stop_telling() -> None:
+    """Let nothing be written any more; what could not be would be tried again at the very end.
+
+    Python would then end with a status of its own.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.command import Running, descendants, docmill, is_running
 from tests.support.wait import wait_until
 
@@ -72,11 +74,16 @@ def test_what_cannot_be_checked_is_told_in_a_line(tmp_path: Path) -> None:
     assert "nowhere" in no_model.stderr
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("redirected", ["", "2>&1"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough_is_no_failure(
+    tmp_path: Path, redirected: str, unbuffered: str
+) -> None:
     """The status is the one of a program that a closed pipe ended, not that of bad documents."""
     lines = (json.dumps({"id": f"d{at}", "text": f"Text {at}."}) for at in range(20_000))
     (tmp_path / "in.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    command = f"'{sys.executable}' -m docmill.cli check in.jsonl --engine fake | head -n 1"
+    check = f"PYTHONUNBUFFERED={unbuffered} '{sys.executable}' -m docmill.cli check in.jsonl"
+    command = f"{check} --engine fake {redirected} | head -n 1"
     finished = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
         cwd=tmp_path,
