@@ -160,3 +160,23 @@ def test_a_row_that_is_not_finite_is_alone() -> None:
     again = attend(slab, [(first, well, 0, 33)])
 
     assert torch.allclose(exact[:33], again.float(), atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def test_some_tokens_alone_attend_as_among_all() -> None:
+    """The newest tokens of some runs, none of others, as the last layer computes them."""
+    rows = [row(length, seed) for seed, length in enumerate((50, 7, 130, 1))]
+    slab, slots = places(50, 7, 130, 1)
+    parts = [(slot, each, 0, each[0].shape[2]) for slot, each in zip(slots, rows, strict=True)]
+    attended = attend(slab, parts)
+
+    ends = [50, 57, 187, 188]
+    runs = [
+        Run(end - length, end, slot.base, length, slot.stride)
+        for end, slot, length in zip(ends, slots, (50, 7, 130, 1), strict=True)
+    ]
+    keep = torch.tensor([49, 184, 185, 186, 187])
+    step = PackedStep(slab, torch.zeros(0), runs, keep=keep)
+    query = torch.cat([each[0] for each in rows], 2)[:, :, keep]
+    got = slab.attend(0, query, step.kept_table, DIM**-0.5, None, None, None)[0]
+
+    assert torch.equal(attended[keep], got)
