@@ -42,19 +42,16 @@ class NativeLinear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Multiply."""
-        return self.rows(hidden.reshape(-1, self.in_features)).view(
-            *hidden.shape[:-1], self.out_features
-        )
+        out = self.rows(hidden.reshape(-1, self.in_features))
+        return out.view(*hidden.shape[:-1], self.out_features)
 
-    def rows(self, hidden: Tensor, residual: Tensor | None = None, gated: bool = False) -> Tensor:
-        """Multiply rows; add `residual`, or gate one half of the products by the other.
+    def rows(self, hidden: Tensor, *, gated: bool = False) -> Tensor:
+        """Multiply rows; if wanted, gate one half of the products by the other.
 
         Shapes:
-            hidden: [T, K].   residual: [T, N].   returns: [T, N], gated [T, N / 2].
+            hidden: [T, K].   returns: [T, N], gated [T, N / 2].
         """
-        out: Tensor = _ops.linear(
-            hidden, self.packed, self.out_features, self.bias, residual, gated
-        )
+        out: Tensor = _ops.linear(hidden, self.packed, self.out_features, self.bias, None, gated)
         return out
 
 
@@ -78,12 +75,9 @@ class NativeNorm(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Normalise the last dimension."""
-        return self.rows(hidden.reshape(-1, hidden.shape[-1])).view(hidden.shape)
-
-    def rows(self, hidden: Tensor) -> Tensor:
-        """Normalise rows; [T, E]."""
-        out: Tensor = _ops.rms_norm(hidden, self.exact, self.epsilon)
-        return out
+        rows = hidden.reshape(-1, hidden.shape[-1])
+        out: Tensor = _ops.rms_norm(rows, self.exact, self.epsilon)
+        return out.view(hidden.shape)
 
 
 class NativeLayer(nn.Module):

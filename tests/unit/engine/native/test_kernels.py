@@ -124,8 +124,9 @@ def test_inputs_may_lie_in_memory_as_they_like(layout: Callable[[Tensor], Tensor
     assert torch.equal(linear(x.contiguous()), linear(x))
     assert torch.equal(NativeHead(weight, None)(x.contiguous()), NativeHead(weight, None)(x))
     assert torch.equal(norm(x.contiguous()), norm(x))
-    added = linear.rows(x[0].contiguous(), residual[0].contiguous())
-    assert torch.equal(added, linear.rows(x[0], residual[0]))
+    given = linear.packed, 50, None
+    added = torch.ops.docmill.linear(x[0].contiguous(), *given, residual[0].contiguous(), False)
+    assert torch.equal(added, torch.ops.docmill.linear(x[0], *given, residual[0], False))
 
 
 def test_what_would_be_misread_is_refused() -> None:
