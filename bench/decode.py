@@ -49,7 +49,7 @@ def prefill_figures(engine: TorchEngine, shape: Shape, options: argparse.Namespa
         ran, machine = decode_limits.beside(
             shape, options.repeats, partial(_prefill_each, engine, shape)
         )
-        _note_limits(seen, machine)
+        _note_limits(seen, "prefill", machine)
         flops = seconds = 0.0
         for length, num_rows, spent in ran:
             work = num_rows * shape.prefill_flops(length)
@@ -75,9 +75,13 @@ def _prefill_each(engine: TorchEngine, shape: Shape) -> list[tuple[int, int, flo
 
 def decode_rounds(
     engine: TorchEngine, shape: Shape, options: argparse.Namespace
-) -> list[list[Line]]:
-    """Measure steps of 1 to 32 rows, in turn, each beside the machine as it is then."""
-    rounds = []
+) -> tuple[list[list[Line]], Figures]:
+    """Measure steps of 1 to 32 rows, in turn, each beside the machine before and after it.
+
+    Returns:
+        The lines of each round, and what the machine could do meanwhile.
+    """
+    rounds, seen = [], dict[str, list[float]]()
     for _ in range(options.runs):
         lines = []
         for num_rows in _ROWS:
@@ -87,11 +91,12 @@ def decode_rounds(
             ran, machine = decode_limits.beside(
                 shape, options.repeats, partial(decode_passes.run, engine, rows)
             )
+            _note_limits(seen, "decode", machine)
             row_len = _ROW_TOKENS + options.steps / 2
             times = ran.seen.step_times(num_rows)
             lines.append(line_of(num_rows, row_len, times, shape, machine))
         rounds.append(lines)
-    return rounds
+    return rounds, _with_units(seen)
 
 
 def decode_figures(rounds: Sequence[Sequence[Line]]) -> Figures:
@@ -104,10 +109,11 @@ def decode_figures(rounds: Sequence[Sequence[Line]]) -> Figures:
     return _with_units(seen)
 
 
-def _note_limits(seen: dict[str, list[float]], machine: Machine) -> None:
+def _note_limits(seen: dict[str, list[float]], beside: str, machine: Machine) -> None:
     """Note what the machine could do."""
-    seen.setdefault("bf16_gemm_limit_gflop_per_s", []).append(machine.flops_per_s / 1e9)
-    seen.setdefault("read_bandwidth_gb_per_s", []).append(machine.read_bytes_per_s / 1e9)
+    product, read = machine.flops_per_s / 1e9, machine.read_bytes_per_s / 1e9
+    seen.setdefault(f"{beside}_bf16_gemm_limit_gflop_per_s", []).append(product)
+    seen.setdefault(f"{beside}_read_bandwidth_gb_per_s", []).append(read)
 
 
 def _with_units(seen: Mapping[str, Sequence[float]]) -> Figures:
@@ -200,12 +206,12 @@ def engine_figures(options: argparse.Namespace) -> Figures:
     print("prefill", flush=True)
     figures |= prefill_figures(plain, shape, options)
     print("decoding", flush=True)
-    rounds = decode_rounds(plain, shape, options)
+    rounds, limits = decode_rounds(plain, shape, options)
     lines = [middle(same) for same in zip(*rounds, strict=True)]
     print(as_text(lines), flush=True)
     if options.plot:
         decode_plot.write(options.plot, lines, f"Decoding, {_ROW_TOKENS}-token documents")
-    return figures | decode_figures(rounds)
+    return figures | limits | decode_figures(rounds)
 
 
 def _workload(options: argparse.Namespace, *, repetition: bool) -> list[Row]:

@@ -1,8 +1,9 @@
 """What a pass has to compute and to read, counted from a model's configuration.
 
 Decides what counts as work: the multiplications of the linear layers and of causal attention, the
-head only where a token is chosen, and each weight and each held key and value read once. Models
-like Llama (gated MLP, no biases, no experts). May import the standard library.
+head and most of the last layer only where a token is chosen, and each weight and each held key and
+value read once. Models like Llama (gated MLP, no biases, no experts). May import the standard
+library.
 """
 
 import json
@@ -68,18 +69,23 @@ class Shape:
         """Return the operations of one document's prefill, with its first token's head.
 
         Token i attends i + 1 tokens: a score and a weighted sum, two operations each per element.
+        Of the last layer only keys and values are needed of every token; the rest of the last one.
         """
+        keys_and_values = 2 * self.num_kv_heads * self.head_dim * self.hidden_size
+        spared = self.body_weights // self.num_layers - keys_and_values
+        weights = self.body_weights * num_tokens - spared * (num_tokens - 1)
         pairs = num_tokens * (num_tokens + 1) // 2
-        linears = 2 * (self.body_weights * num_tokens + self.head_weights)
-        return linears + self._attention_flops(pairs)
+        attended = (self.num_layers - 1) * pairs + num_tokens
+        return 2 * (weights + self.head_weights) + self._attention_flops(attended)
 
     def decode_flops(self, num_rows: int, row_len: float) -> float:
         """Return the operations of one step of rows that attend `row_len` tokens on average."""
         linears = 2 * (self.body_weights + self.head_weights) * num_rows
-        return linears + self._attention_flops(1) * num_rows * row_len
+        return linears + self._attention_flops(self.num_layers) * num_rows * row_len
 
     def _attention_flops(self, pairs: int) -> int:
-        return 4 * self.num_layers * self.num_heads * self.head_dim * pairs
+        """Return the operations of so many pairs of a token and one it attends, layers included."""
+        return 4 * self.num_heads * self.head_dim * pairs
 
     def decode_bytes(self, num_rows: int, row_len: float) -> float:
         """Return what one step has to read: every weight once, and the rows' keys and values."""

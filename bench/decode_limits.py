@@ -2,8 +2,8 @@
 
 Decides two limits: bf16 matrix products, the best of a large square one and of the model's own
 shapes, and reading memory, from a tensor that no cache holds. Virtual machines change: reading was
-32 GB/s and 48 GB/s within seconds on one of them, so limits are measured right before and right
-after what is compared with them. May import torch.
+32 GB/s and 48 GB/s within seconds on one of them, so limits are measured before and after what is
+compared with them. May import torch.
 """
 
 import time

@@ -92,6 +92,7 @@ class PackedStep:
         assert self.keep is not None
         ends = torch.tensor([run.end for run in self.runs])
         kept = torch.searchsorted(self.keep, ends).tolist()
+        assert kept[-1] == len(self.keep), "tokens that no run has, or not in order"
         rows = [
             (before, until - before, run.base, run.length)
             for run, (before, until) in zip(self.runs, pairwise([0, *kept]), strict=True)

@@ -31,7 +31,8 @@ Probe = Callable[[], Tensor]
 def use_kernels(loaded: LoadedModel, probe: Probe) -> str | None:
     """Replace what the kernels compute as well; return why nothing was, None if something was.
 
-    Cost: the model's weights are copied part by part, and each layer runs on a few tokens.
+    Cost: the model's weights are copied part by part, each layer runs on a few tokens, and the
+    probe runs three times.
     """
     if loaded.device.type != "cpu" or loaded.model.dtype is not torch.bfloat16:
         return "they are for bfloat16 on a CPU"

@@ -123,7 +123,7 @@ class NativeLayer(nn.Module):
         """Compute the layer for packed tokens; [1, T, E]."""
         hidden = hidden_states[0]
         assert isinstance(packed.slab, BlockSlab)
-        _, K, D = self._heads
+        H, K, D = self._heads
         held = packed.slab.layer(self.layer_idx, K, D, hidden)
         turns = (each[0] for each in position_embeddings)
         # turned queries, and what has been stored
@@ -139,7 +139,7 @@ class NativeLayer(nn.Module):
                 hidden, qkv, *held, packed.run_table, *limits, *self._after
             )
         else:
-            kept = hidden[keep], qkv[keep]
+            kept = hidden[keep], qkv[:, : H * D][keep]
             ended = _ops.end_layer(*kept, *held, packed.kept_table, *limits, *self._after)
             out = hidden.index_copy(0, keep, ended)
         return out[None]
@@ -158,12 +158,14 @@ def is_usual_layer(module: Any) -> bool:
         and (_has_just(mlp, _MLP_PARTS) or _has_just(mlp, _MLP_PARTS | {"act_fn"}))
     ):
         return False
-    norms = [module.input_layernorm, module.post_attention_layernorm]
-    norms += [norm for name in _HEAD_NORMS if (norm := getattr(attention, name, None)) is not None]
+    named = (getattr(attention, name, None) for name in _HEAD_NORMS)
+    head_norms = [norm for norm in named if norm is not None]
+    norms = [module.input_layernorm, module.post_attention_layernorm, *head_norms]
     linears = [getattr(attention, name) for name in _PROJECTIONS]
     linears += [getattr(mlp, name) for name in _MLP_PARTS]
     return (
         all(is_rms_norm(norm) and len(norm.weight) % 16 == 0 for norm in norms)
+        and len({norm.variance_epsilon for norm in head_norms}) <= 1
         and all(type(linear) is nn.Linear for linear in linears)
         and all(linear.weight.dtype is torch.bfloat16 for linear in linears)
         and _agree_on_bias(attention.q_proj, attention.k_proj, attention.v_proj)

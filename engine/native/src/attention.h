@@ -64,7 +64,7 @@ inline void score_block(const Attend& a, const bf16* keys, int64_t begin, int64_
 
 // Turns a row's scores into weights against the highest score so far; keys outside [low, high) have none.
 template <bool ALL>
-inline void weigh(Scratch& s, int64_t row, int columns, int low, int high) {
+inline void weigh(Scratch& s, int64_t row, int columns = GROUP_KEYS, int low = 0, int high = GROUP_KEYS) {
   float* scores = s.scores.data() + row * GROUP_KEYS;
   __m512 top = _mm512_set1_ps(-INF);
   for (int c = 0; c < (ALL ? GROUP_KEYS : columns); c += LANES) {
@@ -127,7 +127,7 @@ inline void by_queries(const Tile& tile, int64_t share, Body body) {
 }
 
 // Asks for `count` lines of each block of values, from line `first` on. It pays while decoding, when memory is what is
-// waited for and would rest while scores become weights; half of the values are asked for so.
+// waited for and would rest while scores become weights; up to half of the values are asked for so.
 inline void ask_for(const bf16* values, int64_t block_stride, int num_keys, int64_t first, int64_t count) {
   for (int key = 0; key < num_keys; key += BLOCK, values += block_stride)
     for (int64_t line = first; line < first + count; ++line) _mm_prefetch((const char*)(values + line * LINE), _MM_HINT_T1);
@@ -160,7 +160,7 @@ inline void attend_tile(const Attend& a, const Tile& tile, Scratch& s) {
       ask_for(a.values + at, block_stride, num_keys, row * lines, lines);
       const int high = past + token + 1, low = a.window ? high - int(a.window) : 0;
       if (low <= start && high - start >= GROUP_KEYS)
-        weigh<true>(s, row, GROUP_KEYS, 0, GROUP_KEYS);
+        weigh<true>(s, row);
       else
         weigh<false>(s, row, (num_keys + BLOCK - 1) / BLOCK * BLOCK, low - start, high - start);
     });

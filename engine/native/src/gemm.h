@@ -105,7 +105,7 @@ template <Epilogue E>
 void linear(const Linear& l) {
   const int64_t panels = (l.N + PANEL - 1) / PANEL, tiles = (l.M + MAX_ROWS - 1) / MAX_ROWS;
   const int64_t for_cache = (l.M + BLOCK_ROWS - 1) / BLOCK_ROWS;
-  const int64_t for_threads = (TASKS_PER_THREAD * num_threads() + panels - 1) / panels;
+  const int64_t for_threads = (TASKS_PER_THREAD * num_threads() + panels - 1) / std::max<int64_t>(1, panels);
   const int64_t blocks = std::min(tiles, std::max(for_cache, for_threads));
 #pragma omp parallel for schedule(static) num_threads(num_threads())
   for (int64_t task = 0; task < blocks * panels; ++task) {

@@ -34,13 +34,14 @@ Tensor pack_weight(const Tensor& weight) {
   return packed;
 }
 
-Tensor inputs_of(const Tensor& x, const Tensor& packed) {
+Tensor inputs_of(const Tensor& x, const Tensor& packed, int64_t N) {
+  STD_TORCH_CHECK(packed.size(0) == (N + PANEL - 1) / PANEL, N, " outputs of a weight of ", packed.size(0), " panels");
   STD_TORCH_CHECK(x.size(1) == 2 * packed.size(1), "rows of ", x.size(1), " for a weight of ", 2 * packed.size(1), " inputs");
   return rows_of(x);
 }
 
 Tensor multiply_exactly(const Tensor& given, const Tensor& packed, int64_t N, const Maybe& bias) {
-  const Tensor x = inputs_of(given, packed);
+  const Tensor x = inputs_of(given, packed, N);
   const int64_t M = x.size(0), K = x.size(1);
   Tensor out = torch::stable::new_empty(x, {M, N}, torch::headeronly::ScalarType::Float);
   linear<Epilogue::Exact>({values_of(x), values_of(packed), floats_of(bias), nullptr, nullptr,
@@ -50,9 +51,10 @@ Tensor multiply_exactly(const Tensor& given, const Tensor& packed, int64_t N, co
 
 Tensor multiply_rows(
     const Tensor& given, const Tensor& packed, int64_t N, const Maybe& bias, const Maybe& residual, bool gated) {
-  const Tensor x = inputs_of(given, packed);
+  const Tensor x = inputs_of(given, packed, N);
   const Maybe added = residual ? Maybe(rows_of(*residual)) : std::nullopt;
   const int64_t M = x.size(0), K = x.size(1);
+  STD_TORCH_CHECK(!added || (added->size(0) == M && added->size(1) == N), "added are other rows than ", M, " of ", N);
   Tensor out = torch::stable::new_empty(x, {M, gated ? N / 2 : N});
   const Linear l{values_of(x), values_of(packed), floats_of(bias), values_of(added), values_of(out), nullptr, M, N, K};
   if (gated)

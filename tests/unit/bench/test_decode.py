@@ -46,11 +46,14 @@ def test_weights_are_counted_as_the_model_has_them() -> None:
 
 def test_attention_is_counted_causally() -> None:
     """Each token attends itself and what is before it; scores and sums, two operations each."""
-    shape = Shape(1, 4, 8, 2, 1, 2, vocab_size=10)
-    body = 8 * 4 + 4 * 4 + 16 * 4 + 4 * 8
+    shape = Shape(2, 4, 8, 2, 1, 2, vocab_size=10)
+    qkv, rest = 8 * 4, 4 * 4 + 16 * 4 + 4 * 8
+    body, keys_and_values = 2 * (qkv + rest), 4 * 4
+    last = body // 2 - keys_and_values  # of the last layer, what only the last token needs
 
-    assert shape.prefill_flops(3) == 2 * (3 * body + 40) + 4 * 2 * 2 * (1 + 2 + 3)
-    assert shape.decode_flops(5, 7.0) == 5 * (2 * (body + 40) + 4 * 2 * 2 * 7)
+    pairs = (1 + 2 + 3) + 3
+    assert shape.prefill_flops(3) == 2 * (3 * body - 2 * last + 40) + 4 * 2 * 2 * pairs
+    assert shape.decode_flops(5, 7.0) == 5 * (2 * (body + 40) + 2 * 4 * 2 * 2 * 7)
 
 
 def test_a_step_reads_each_weight_once_and_all_keys_and_values() -> None:

@@ -16,12 +16,14 @@ HEADS, KV_HEADS, DIM = 6, 2, 32
 TOLERANCE = 1e-2
 
 
-def row(length: int, seed: int = 0, kv_heads: int = KV_HEADS) -> tuple[Tensor, Tensor, Tensor]:
+def row(
+    length: int, seed: int = 0, kv_heads: int = KV_HEADS, dim: int = DIM
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return random queries, keys and values of one row; [1, H, T, D] and [1, K, T, D]."""
     generator = torch.Generator().manual_seed(1000 * seed + length)
     shapes = ((HEADS, length), (kv_heads, length), (kv_heads, length))
     query, keys, values = (
-        torch.randn(1, *shape, DIM, generator=generator).bfloat16() for shape in shapes
+        torch.randn(1, *shape, dim, generator=generator).bfloat16() for shape in shapes
     )
     return query, keys, values
 
@@ -45,14 +47,15 @@ def attend(
         for index in range(3)
     )
     slab.write(0, keys, values, where)
-    return slab.attend(0, query, step.run_table, DIM**-0.5, window, softcap, sinks)[0]
+    scale = query.shape[3] ** -0.5
+    return slab.attend(0, query, step.run_table, scale, window, softcap, sinks)[0]
 
 
-def places(*lengths: int) -> tuple[BlockSlab, list[Slot]]:
+def places(*lengths: int, kv_heads: int = KV_HEADS, dim: int = DIM) -> tuple[BlockSlab, list[Slot]]:
     """Make room for rows, in memory full of NaN as an earlier batch may leave it."""
     slab, slots = BlockSlab(), [Slot(length) for length in lengths]
     slab.admit(slots)
-    for store in slab.layer(0, KV_HEADS, DIM, torch.zeros(1).bfloat16()):
+    for store in slab.layer(0, kv_heads, dim, torch.zeros(1).bfloat16()):
         store.fill_(float("nan"))
     return slab, slots
 
@@ -66,7 +69,7 @@ def expected(
     """Attend a whole row score by score, in fp32; [T, H, D]."""
     query, keys, values = (each.float() for each in tensors)
     mask = additive(causal_mask(query.shape[2], 0, window, query.device), torch.float32)
-    attended = explicit_attention(query, keys, values, mask, DIM**-0.5, softcap, sinks)
+    attended = explicit_attention(query, keys, values, mask, query.shape[3] ** -0.5, softcap, sinks)
     return attended[0].transpose(0, 1)
 
 
@@ -93,6 +96,25 @@ def test_many_heads_may_share_their_keys(heads: int) -> None:
     got = attend(slab, [(slot, tensors, 0, 40)])
 
     assert torch.allclose(expected(tensors), got.float(), atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("dim", [64, 96, 256])
+@pytest.mark.parametrize("kv_heads", [1, 3, 6])
+@pytest.mark.parametrize("shared", [33, 160])
+def test_heads_may_be_wide_and_many(dim: int, kv_heads: int, shared: int) -> None:
+    """Whole, one new token at a time, and begun by a copy: the same to the last bit, and right."""
+    tensors = row(165, kv_heads=kv_heads, dim=dim)
+    slab, slots = places(165, 165, 165, kv_heads=kv_heads, dim=dim)
+
+    whole = attend(slab, [(slots[0], tensors, 0, 165)])
+    cuts = [0, 129, *range(150, 166)]
+    parts = [attend(slab, [(slots[1], tensors, a, b)]) for a, b in pairwise(cuts)]
+    slab.copy(0, slots[0].base, slots[2].base, shared)
+    copied = attend(slab, [(slots[2], tensors, shared, 165)])
+
+    assert torch.allclose(expected(tensors), whole.float(), atol=TOLERANCE, rtol=TOLERANCE)
+    assert torch.equal(whole, torch.cat(parts))
+    assert torch.equal(whole[shared:], copied)
 
 
 @pytest.mark.parametrize("softcap", [None, 2.0])

@@ -130,7 +130,7 @@ def test_inputs_may_lie_in_memory_as_they_like(layout: Callable[[Tensor], Tensor
 
 
 def test_what_would_be_misread_is_refused() -> None:
-    """Another dtype, and rows of another length than the weight has."""
+    """Another dtype, rows of another length, and other outputs than the weight has."""
     ops = torch.ops.docmill
     packed = ops.pack(random(32, 64))
 
@@ -138,6 +138,10 @@ def test_what_would_be_misread_is_refused() -> None:
         ops.linear(random(2, 64).float(), packed, 32, None, None, False)
     with pytest.raises(RuntimeError, match="rows of 32"):
         ops.linear_exact(random(2, 32), packed, 32, None)
+    with pytest.raises(RuntimeError, match="33 outputs"):
+        ops.linear_exact(random(2, 64), packed, 33, None)
+    with pytest.raises(RuntimeError, match="other rows"):
+        ops.linear(random(2, 64), packed, 32, None, random(1, 32), False)
 
 
 def test_sizes_that_would_be_read_beyond_are_refused() -> None:
