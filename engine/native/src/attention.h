@@ -6,7 +6,6 @@
 // result does not depend on what is computed beside it, to the last bit.
 #pragma once
 
-#include <cmath>
 #include <vector>
 
 #include "gemm.h"

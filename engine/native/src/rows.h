@@ -1,6 +1,8 @@
 // What is done to each token by itself: normalising, turning queries and keys, storing keys and values.
 #pragma once
 
+#include <cmath>
+
 #include "attention.h"
 
 namespace docmill {

@@ -18,13 +18,6 @@ inline __m512 load_bf16(const bf16* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 
-inline float load_bf16_one(bf16 value) {
-  const uint32_t bits = uint32_t(value) << 16;
-  float out;
-  __builtin_memcpy(&out, &bits, 4);
-  return out;
-}
-
 // Rounds to nearest even, and keeps NaN.
 inline void store_bf16(bf16* p, __m512 value) {
   _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(value));
